@@ -1,0 +1,1 @@
+"""Model responses as they arrive, from many providers, under Trio's structured concurrency."""

@@ -1,0 +1,1 @@
+"""The vocabulary: values without I/O that every other floor speaks in."""

@@ -1,0 +1,173 @@
+"""Content blocks: what a message is made of.
+
+The set is open: a block type of one's own is a frozen attrs class with a ``type`` class variable,
+made known to the codec with :func:`register_block_type`. Unknown types survive as
+:class:`UnknownBlock`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+import os
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import attrs
+
+from .identifiers import CallId
+from .json_value import FrozenObject, freeze_object
+
+
+@runtime_checkable
+class ContentBlock(Protocol):
+    """Any block: an immutable value whose ``type`` is its kebab-case tag."""
+
+    type: ClassVar[str]
+
+
+@attrs.frozen
+class TextBlock:
+    """Visible text."""
+
+    type: ClassVar[str] = "text"
+    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+@attrs.frozen
+class ReasoningBlock:
+    """The model's own thinking, as text. Signatures and the like live in replay state."""
+
+    type: ClassVar[str] = "reasoning"
+    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+@attrs.frozen
+class Attachment:
+    """Where the bytes of an image are: in memory, in a file, or behind a URL (exactly one).
+
+    Attributes:
+        media_type: such as ``image/png``; None where a URL's is unknown.
+        size: in bytes; None for a URL.
+        id: SHA-256 in hex, of the bytes, or of the URL's text where only that is known.
+    """
+
+    id: str
+    media_type: str | None = None
+    size: int | None = None
+    data: bytes | None = attrs.field(default=None, repr=False)
+    path: str | None = None
+    url: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if sum(source is not None for source in (self.data, self.path, self.url)) != 1:
+            raise ValueError("an attachment has exactly one of data, path and url")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str) -> Attachment:
+        """An attachment that carries its bytes."""
+        data = bytes(data)
+        return cls(hashlib.sha256(data).hexdigest(), media_type, len(data), data=data)
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], media_type: str | None = None) -> Attachment:
+        """An attachment that names a file. Reads it once, blocking, for its size and digest.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: no media type was given and the name does not tell one.
+        """
+        name = os.fspath(path)
+        media_type = media_type or mimetypes.guess_type(name)[0]
+        if media_type is None:
+            raise ValueError(f"the media type of {name!r} is not clear from its name")
+        with open(name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+        return cls(digest, media_type, size, path=name)
+
+    @classmethod
+    def from_url(cls, url: str, media_type: str | None = None) -> Attachment:
+        """An attachment that the provider itself fetches; nothing is fetched here."""
+        return cls(hashlib.sha256(url.encode()).hexdigest(), media_type, None, url=url)
+
+
+@attrs.frozen
+class ImageBlock:
+    """An image."""
+
+    type: ClassVar[str] = "image"
+    attachment: Attachment = attrs.field(validator=attrs.validators.instance_of(Attachment))
+
+
+@attrs.frozen
+class ToolCallBlock:
+    """A call the model asks for.
+
+    Attributes:
+        arguments: the RAW JSON text the model wrote; empty where it wrote none. Never parsed here.
+    """
+
+    type: ClassVar[str] = "tool-call"
+    id: CallId
+    name: str
+    arguments: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+def _blocks(value: Iterable[ContentBlock] | str) -> tuple[ContentBlock, ...]:
+    if isinstance(value, str):
+        return (TextBlock(value),)
+    return tuple(value)
+
+
+@attrs.frozen
+class ToolResultBlock:
+    """What a tool answered. ``content`` given as a string becomes one text block."""
+
+    type: ClassVar[str] = "tool-result"
+    tool_call_id: CallId
+    content: tuple[ContentBlock, ...] = attrs.field(converter=_blocks)
+    is_error: bool = False
+
+
+@attrs.frozen
+class UnknownBlock:
+    """A block whose type this process does not know; kept as it came so that it survives the codec.
+
+    Attributes:
+        tag: the type it came with.
+        data: its other fields, in their JSON spelling.
+    """
+
+    type: ClassVar[str] = "unknown"
+    tag: str
+    data: FrozenObject = attrs.field(converter=freeze_object)
+
+
+BLOCK_TYPES: dict[str, type[Any]] = {
+    block.type: block for block in (TextBlock, ReasoningBlock, ImageBlock, ToolCallBlock, ToolResultBlock)
+}
+"""Tag to class, for the codec and the assembler. Extend it with :func:`register_block_type`."""
+
+
+def register_block_type(block: type[Any]) -> type[Any]:
+    """Make a block class known to the codec; usable as a decorator.
+
+    Args:
+        block: an attrs class with a ``type`` class variable (kebab-case) that is not taken.
+
+    Raises:
+        TypeError: ``block`` is no attrs class or has no ``type`` string.
+        ValueError: the tag belongs to another class.
+    """
+    tag = getattr(block, "type", None)
+    if not attrs.has(block) or not isinstance(tag, str) or not tag:
+        raise TypeError("a block type is an attrs class with a `type` class variable")
+    if BLOCK_TYPES.setdefault(tag, block) is not block:
+        raise ValueError(f"block type {tag!r} is already {BLOCK_TYPES[tag].__name__}")
+    return block
+
+
+def text_of(content: Iterable[ContentBlock]) -> str:
+    """The visible text of some blocks, joined without separators."""
+    return "".join(block.text for block in content if isinstance(block, TextBlock))
