@@ -117,8 +117,8 @@ class WireServer:
             ends the connection with the response.
 
     Leaving cancels what still runs and closes every socket. An exception of the body leaves as
-    itself. A handler that raises, or a request without an answer, cancels the body and is raised in
-    its place.
+    itself, but one of the handler, or that of a request without an answer, cancels the body and is
+    raised in its place.
     """
 
     def __init__(
@@ -142,6 +142,7 @@ class WireServer:
         self.tls = tls
         self.on_connect = tuple(on_connect)
         self.read_bodies = read_bodies
+        self._failure: Exception | None = None
         self._news = trio.lowlevel.ParkingLot()
 
     def respond(self, *responses: Response) -> None:
@@ -153,7 +154,13 @@ class WireServer:
         connection.requests.append(request)
         self.requests.append(request)
         self._news.unpark_all()
-        return self._handler(request)
+        try:
+            return self._handler(request)
+        except Exception as error:
+            # Kept here, because on its way through cancelled nurseries it may get lost.
+            self._failure = error
+            self._nursery.cancel_scope.cancel()
+            raise _Closed from None
 
     def _next_in_queue(self, request: WireRequest) -> Response:
         if not self._queue:
@@ -177,14 +184,10 @@ class WireServer:
         traceback: TracebackType | None,
     ) -> None:
         self._nursery.cancel_scope.cancel()
-        try:
-            # The nursery is not told of the body's exception, which would come back in a group.
-            await self._manager.__aexit__(None, None, None)
-        except BaseExceptionGroup as group:
-            failure: BaseException = group
-            while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-                failure = failure.exceptions[0]
-            raise failure from None
+        # The nursery is not told of the body's exception, which would come back in a group.
+        await self._manager.__aexit__(None, None, None)
+        if self._failure is not None:
+            raise self._failure
 
     @property
     def base_url(self) -> str:
