@@ -269,8 +269,11 @@ def test_recorded_streams_have_their_number_of_events() -> None:
         body = stream.read_bytes()
         sizes = json.loads((folder / "meta.json").read_text()).get("chunkSizes") or [len(body)]
         reads = cut(body, [sum(sizes[:count]) for count in range(1, len(sizes))])
-        for cuts in (reads, [body], [body[at : at + 1] for at in range(min(len(body), 20_000))]):
-            if sum(map(len, cuts)) == len(body):
-                assert len(decode(*cuts, clean=False)) == expected, folder.name
-                checked += 1
+        # The corpus counts an unterminated last event in some streams and not in others.
+        assert expected in (len(by_the_book(body)), len(decode(body))), folder.name
+        assert decode(body, clean=False) == by_the_book(body)
+        assert decode(*reads) == decode(body)
+        if len(body) < 20_000:
+            assert decode(*(body[at : at + 1] for at in range(len(body)))) == decode(body)
+        checked += 1
     assert checked > 50
