@@ -168,6 +168,11 @@ def register_block_type(block: type[Any]) -> type[Any]:
     return block
 
 
+def block_tag(block: ContentBlock) -> str:
+    """The tag a block is known by outside: its type, or the one an unknown block came with."""
+    return block.tag if isinstance(block, UnknownBlock) else block.type
+
+
 def text_of(content: Iterable[ContentBlock]) -> str:
     """The visible text of some blocks, joined without separators."""
     return "".join(block.text for block in content if isinstance(block, TextBlock))
