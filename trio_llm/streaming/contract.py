@@ -18,6 +18,7 @@ import trio
 
 from ..model.catalogue import ModelInfo, ProviderInfo, ResolvedModelInfo
 from ..model.chunks import StreamChunk, TokenUsage
+from ..model.failures import LlmFailure
 from ..model.identifiers import ProviderRequestId
 from ..model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ..model.requests import GenerateOptions
@@ -32,23 +33,34 @@ class ChunkSink(trio.abc.SendChannel[StreamChunk]):
     """
 
     @abc.abstractmethod
-    async def send_batch(self, chunks: Sequence[StreamChunk]) -> None:
-        """Send the chunks of one network read, in order. Always a checkpoint.
+    async def send_batch(self, chunks: Sequence[StreamChunk], *, received: int = 0) -> None:
+        """Send the chunks of one network read, in order.
 
-        An empty batch says that a model event arrived that made no chunk. A batch that ends with
-        ``Finish`` ends the attempt: what follows may only drain the body, for at most 50 ms.
+        Waits only while the consumer is behind; otherwise it is no checkpoint, since the read that
+        brought the batch was one. An empty batch says that a model event arrived that made no
+        chunk. A batch that ends with ``Finish`` ends the attempt: what follows may only drain the
+        body, for at most 50 ms.
+
+        Args:
+            chunks: must not be changed afterwards.
+            received: how many bytes of body brought them.
 
         Raises:
             LlmError: INVALID_CHUNK_SEQUENCE, for a chunk after ``Finish``.
         """
 
     async def send(self, value: StreamChunk) -> None:
-        """Send one chunk; see :meth:`send_batch`."""
+        """Send one chunk; see :meth:`send_batch`. Always a checkpoint."""
+        await trio.lowlevel.checkpoint()
         await self.send_batch((value,))
 
     @abc.abstractmethod
-    def alive(self) -> None:
-        """Bytes passed, either way, that made no model event."""
+    def alive(self, received: int = 0) -> None:
+        """Bytes passed, either way, that made no model event.
+
+        Args:
+            received: how many of them were body of the response.
+        """
 
     @abc.abstractmethod
     def note_usage(self, usage: TokenUsage) -> None:
@@ -83,11 +95,14 @@ class ChunkSink(trio.abc.SendChannel[StreamChunk]):
         """The attempt's connection was closed or given back (for the settlement's times)."""
 
     @abc.abstractmethod
-    def next_wire_attempt(self) -> None:
+    def next_wire_attempt(self, failure: LlmFailure) -> None:
         """Settle the wire attempt so far and open another, before any model event.
 
         Only for the two declared exceptions: a WebSocket that refuses the upgrade falls back to
         HTTP, and previous_response_not_found sends the full context again.
+
+        Args:
+            failure: how the wire attempt so far ended.
 
         Raises:
             LlmError: INVALID_CHUNK_SEQUENCE, if a model event has been sent.

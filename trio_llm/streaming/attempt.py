@@ -1,0 +1,368 @@
+"""One provider attempt: the task that runs ``produce``, and the sink it sends into.
+
+The attempt's channel carries batches of chunks, never its Finish: the Finish is a stamp, and what
+the consumer sees last is the verdict over all stamps (see :mod:`.verdict`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from ..model import codes
+from ..model.chunks import Error, Finish, StreamChunk, TokenUsage, Usage
+from ..model.error_chain import error_chain
+from ..model.failures import LlmError, LlmFailure
+from ..model.identifiers import ProviderRequestId
+from ..model.requests import GenerateOptions
+from .causes import CallCauses
+from .contract import ChunkSink
+from .fold import LazyFold
+from .phases import PhaseClock
+from .selection import Selection
+from .settlement import Settlement, WireAccount
+from .verdict import Cause, Origin, Phase, Rank, clock_cause, dropped_cause, first_cause, leaving_cause
+from .watchdog import Watchdog
+
+DRAIN_SECONDS = 0.05
+"""How long an attempt whose end is recorded may go on, to drain its body for reuse."""
+
+
+def failure_of(error: BaseException) -> LlmFailure:
+    """The facts of an adapter's exception; UNKNOWN with its text where it has none.
+
+    An adapter with a nursery of its own raises groups: a group with one leaf counts as that leaf.
+    """
+    leaf = error
+    while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
+        leaf = leaf.exceptions[0]
+    if isinstance(leaf, LlmError):
+        return leaf.failure
+    return LlmFailure(error_chain(error) or type(error).__name__, codes.UNKNOWN)
+
+
+class Attempt(ChunkSink):
+    """Runs one route's ``produce`` in a scope of its own and keeps what became of it.
+
+    Args:
+        refusal: why there is no route; the attempt then ends with it and runs nothing.
+    """
+
+    def __init__(
+        self,
+        causes: CallCauses,
+        watchdog: Watchdog,
+        selection: Selection,
+        options: GenerateOptions,
+        number: int,
+        buffer: int,
+        refusal: Exception | None = None,
+    ) -> None:
+        now = trio.current_time()
+        self.selection = selection
+        self.number = number
+        self.refusal = refusal
+        self.clock = PhaseClock(selection.timeouts, now)
+        self.scope = trio.CancelScope()
+        self.done = trio.Event()
+        self.fold = LazyFold()
+        self.verdict: Cause | None = None
+        self._options = options
+        self._causes = causes
+        self._watchdog = watchdog
+        self._send, self._receive = trio.open_memory_channel[Sequence[StreamChunk]](buffer)
+        self._stash: Sequence[StreamChunk] | None = None
+        self._finished = False
+        self._dropped: Cause | None = None
+        self._ended: Cause | None = None
+        self._expired: Cause | None = None
+        self._raised: Exception | None = None
+        self._wire = WireAccount(now)
+        self._earlier_wires: list[WireAccount] = []
+
+    # ---- the sink
+
+    async def send_batch(self, chunks: Sequence[StreamChunk], *, received: int = 0) -> None:
+        now = trio.current_time()
+        wire = self._wire
+        first = self._account(now, received)
+        finish: Finish | None = None
+        for position, chunk in enumerate(chunks):
+            kind = type(chunk)
+            if kind is Usage:
+                wire.usage = chunk.usage  # type: ignore[union-attr]  # checked above, for speed
+            elif kind is Finish:
+                finish = chunk  # type: ignore[assignment]  # checked above, for speed
+                if position != len(chunks) - 1:
+                    raise LlmError("a chunk follows the Finish in one batch", codes.INVALID_CHUNK_SEQUENCE)
+        if self._finished:
+            raise LlmError("a chunk was sent after the Finish", codes.INVALID_CHUNK_SEQUENCE)
+        if finish is not None:
+            chunks = chunks[:-1]
+            self._record_finish(now, finish)
+        if first:
+            self._watchdog.due_earlier(self)
+        if chunks:
+            try:
+                self._send.send_nowait(chunks)
+            except trio.WouldBlock:
+                await self._send_slowly(chunks, now)
+            except trio.BrokenResourceError:
+                pass  # the taker has left: go on to the drain, or into the Cancelled that follows
+        if finish is not None:
+            self._send.close()
+            self.scope.deadline = trio.current_time() + DRAIN_SECONDS
+
+    async def _send_slowly(self, chunks: Sequence[StreamChunk], now: float) -> None:
+        self.clock.pause(now)
+        try:
+            await self._send.send(chunks)
+        except trio.Cancelled:
+            self._stash = chunks  # received data is never lost
+            raise
+        except trio.BrokenResourceError:
+            pass  # as above
+        self.clock.resume(trio.current_time())
+        self._watchdog.due_earlier(self)
+
+    def _account(self, now: float, received: int) -> bool:
+        """A model event came in; whether it was the first."""
+        clock, wire = self.clock, self._wire
+        first = clock.last_event is None
+        clock.last_byte = clock.last_event = now - clock.offset
+        wire.bytes_received += received
+        if wire.first_event is None:
+            wire.first_event = now
+            if wire.first_byte is None:
+                wire.first_byte = now
+        return first
+
+    def _record_finish(self, now: float, finish: Finish) -> None:
+        if self.selection.review is not None:
+            finish = self.selection.review(finish, self._wire.usage)
+        self._finished = True
+        if self._ended is None:
+            self._ended = Cause(now, Rank.PROVIDER, "provider", finish)
+
+    def alive(self, received: int = 0) -> None:
+        now = trio.current_time()
+        self.clock.last_byte = now - self.clock.offset
+        if received:
+            wire = self._wire
+            wire.bytes_received += received
+            if wire.first_byte is None:
+                wire.first_byte = now
+
+    def note_usage(self, usage: TokenUsage) -> None:
+        self._wire.early_usage = usage
+
+    def connecting(self) -> None:
+        self.clock.connecting(trio.current_time())
+        self._watchdog.due_earlier(self)
+
+    def connected(self) -> None:
+        self.clock.connected(trio.current_time())
+        self._watchdog.due_earlier(self)
+
+    def sent(self) -> None:
+        now = trio.current_time()
+        self.clock.sent(now)
+        if self._wire.sent is None:
+            self._wire.sent = now
+        self._watchdog.due_earlier(self)
+
+    def note_response(
+        self,
+        *,
+        status: int | None = None,
+        request_id: ProviderRequestId | None = None,
+        served_model: str | None = None,
+        response_id: str | None = None,
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        self._wire.note_response(status, request_id, served_model, response_id, facts)
+
+    def socket_closed(self) -> None:
+        if self._wire.closed is None:
+            self._wire.closed = trio.current_time()
+
+    def next_wire_attempt(self, failure: LlmFailure) -> None:
+        if self.clock.last_event is not None:
+            raise LlmError(
+                "a wire attempt that made a model event is not repeated", codes.INVALID_CHUNK_SEQUENCE
+            )
+        now = trio.current_time()
+        self._wire.ended_by = Cause(now, Rank.PROVIDER, "provider", Finish(Error(failure)))
+        self._earlier_wires.append(self._wire)
+        self._wire = WireAccount(now)
+
+    async def aclose(self) -> None:
+        """The sink is closed by the engine; an adapter need not."""
+        await trio.lowlevel.checkpoint()
+
+    # ---- the task
+
+    async def run(self) -> None:
+        """Run ``produce`` to its end and record how it ended. Raises only what nobody may hold back."""
+        try:
+            with self.scope:
+                if self._may_start():
+                    if self.refusal is not None:
+                        raise self.refusal
+                    await self.selection.produce(self._options, self)
+                    self._note_return()
+        except Exception as error:
+            self._note_raised(error)
+        except BaseExceptionGroup as group:
+            # An adapter's own nursery wraps Cancelled: hand on one bare Cancelled, keep the rest.
+            cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or (rest is not None and not isinstance(rest, Exception)):
+                raise
+            if rest is not None:
+                self._note_raised(rest)
+            raise _first_leaf(cancelled) from None
+        finally:
+            self._causes.note_ambient()
+            self._send.close()
+            self.done.set()
+
+    def _may_start(self) -> bool:
+        """Whether nothing stopped the call before this task ran: else produce() is never called."""
+        causes = self._causes
+        return causes.abort is None and causes.left is None and trio.current_effective_deadline() != -math.inf
+
+    def _note_return(self) -> None:
+        failure = LlmFailure("the adapter returned without a Finish", codes.STREAM_CLOSED)
+        self._note_end(Finish(Error(failure)))
+
+    def _note_raised(self, error: Exception) -> None:
+        if self._finished:
+            self._causes.cleanup_errors.append(error)
+        elif self._note_end(Finish(Error(failure_of(error)))):
+            self._raised = error
+        elif not isinstance(error, LlmError) and _while_cancelled(error):
+            self._causes.cleanup_errors.append(error)
+
+    def _note_end(self, finish: Finish) -> bool:
+        """Stamp the provider's end; what follows a cancel is not the provider's cause."""
+        stopped = self.scope.cancel_called or trio.current_effective_deadline() == -math.inf
+        if self._ended is not None or stopped:
+            return False
+        origin: Origin = "provider" if self.refusal is None else "runtime"
+        self._ended = Cause(trio.current_time(), Rank.PROVIDER, origin, finish)
+        return True
+
+    # ---- stopping
+
+    @property
+    def may_expire(self) -> bool:
+        return self._ended is None and not self.done.is_set() and not self.scope.cancel_called
+
+    def expire(self, now: float, phase: Phase) -> None:
+        self._expired = clock_cause(now, phase, self.clock.limit(phase))
+        self.scope.cancel(f"{phase} timeout")
+
+    def stop(self, reason: str) -> None:
+        """Cancel it after a stamp that the whole call shares; an end on record may drain."""
+        if self._ended is None:
+            self.scope.cancel(reason)
+
+    def drop(self) -> None:
+        """A layer gives it up: stamp, then cancel."""
+        if self._ended is None:
+            if self._dropped is None:
+                self._dropped = dropped_cause(trio.current_time())
+            self.scope.cancel("dropped")
+
+    def release(self) -> None:
+        """Nobody will take another batch: what has been received is folded, the rest is refused."""
+        while True:
+            try:
+                self.fold.add(self._receive.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
+                break
+        self._receive.close()
+
+    # ---- the taker's side
+
+    async def take(self) -> Sequence[StreamChunk] | None:
+        """The next batch, or None when the terminal has been taken and the verdict is frozen."""
+        try:
+            batch = await self._receive.receive()
+        except trio.EndOfChannel:
+            pass
+        else:
+            self.fold.add(batch)
+            return batch
+        if self._stash is not None:
+            batch, self._stash = self._stash, None
+            self.fold.add(batch)
+            return batch
+        await trio.lowlevel.checkpoint()  # callers of this instant land before the freeze
+        self.freeze()
+        return None
+
+    def freeze(self) -> Cause:
+        """The verdict, from now on fixed."""
+        if self._stash is not None:  # the taker has left before it was offered
+            self.fold.add(self._stash)
+            self._stash = None
+        if self.verdict is None:
+            shared = self._causes
+            self.verdict = first_cause(
+                (shared.ambient, shared.abort, shared.left, self._dropped, self._ended, self._expired)
+            ) or leaving_cause(trio.current_time())
+        return self.verdict
+
+    def terminal(self) -> tuple[StreamChunk, ...]:
+        """The last chunks of the attempt: its Finish, after counts that only an early note gave."""
+        finish = self.freeze().finish
+        early = self._wire.early_usage
+        if early is not None and self._wire.usage is None and finish.reason.kind in ("error", "aborted"):
+            return (Usage(early), finish)
+        return (finish,)
+
+    @property
+    def error(self) -> Exception | None:
+        """The exact exception that ended it, where one did."""
+        return self._raised if self._raised is not None and self.verdict is self._ended else None
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """The reported counts, or those noted early."""
+        return self._wire.usage or self._wire.early_usage
+
+    def settlements(self) -> list[Settlement]:
+        """One account per wire attempt that has ended."""
+        ended = [(wire, wire.ended_by) for wire in self._earlier_wires]
+        if self.done.is_set():
+            ended.append((self._wire, self.verdict))
+        provider, model = self.selection.provider, self.selection.model
+        return [
+            wire.settle(provider, model, self.number, cause) for wire, cause in ended if cause is not None
+        ]
+
+
+def _first_leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _while_cancelled(error: BaseException | None) -> bool:
+    """Whether the exception was raised by cleanup: while a Cancelled was passing."""
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, trio.Cancelled):
+            return True
+        pending.append(current.__context__)
+        if isinstance(current, BaseExceptionGroup):
+            pending.extend(current.exceptions)
+    return False
