@@ -125,6 +125,7 @@ def test_L25_a_rate_limit_by_field_is_no_overflow() -> None:
         "Your team has either used all available credits or reached its monthly spending limit.",
         "Your prepayment credits are depleted.",
         "You exceeded your current quota, please check your plan and billing details.",
+        "You exceeded your current quota. See https://help.example/docs/rate-limits",
         "Billing hard limit has been reached",
         "Key limit exceeded (total limit).",
         "Your account is not active, please check your billing details on our website.",
@@ -148,6 +149,7 @@ def test_L25_quota_wording(text: str) -> None:
         "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests per day",
         "Requests have exceeded the call rate limit. See https://aka.ms/oai/quota-exceeded to increase it.",
         "quota must be positive",
+        "Not allowed; see https://help.example/quota/exceeded",
     ],
 )
 def test_L25_no_quota(text: str) -> None:
