@@ -1,0 +1,275 @@
+"""One provider attempt over HTTP: the loop that every streaming wire shares.
+
+Open, check that the answer is the stream it should be, then for each network read: frame, decode,
+translate, send. What a read carried before a failure is sent before the failure is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+import attrs
+import trio
+
+from ..model import codes
+from ..model.chunks import StreamChunk, TokenUsage
+from ..model.failures import LlmError, LlmFailure
+from ..model.identifiers import ProviderRequestId
+from ..protocol.ndjson import NdjsonDecoder
+from ..protocol.sse import SseDecoder
+from ..streaming.contract import ChunkSink
+from ..transport.client import HttpClient, HttpResponse
+from ..transport.errors import error_from_response
+
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
+
+ERROR_BODY_LIMIT: Final = 1024 * 1024
+"""How much of an error's body is read, in bytes."""
+
+WHOLE_BODY_LIMIT: Final = 16 * 1024 * 1024
+"""How much of an answer that is no stream is read, in bytes."""
+
+HEAD_LIMIT: Final = 4096
+"""How much of a body without events is kept to be quoted, in bytes."""
+
+LAST_WORDS: Final = 0.05
+"""How long an error inside a stream waits for the counts that may follow it, in seconds."""
+
+_BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+
+
+class Translator(Protocol[E_contra]):
+    """Folds the events of one response into chunks. No I/O.
+
+    Attributes:
+        terminal: the ``Finish`` has been appended.
+        ending: the provider reported an error; only counts may still come. ``close`` then appends the
+            ``Finish``.
+        failure: what to raise, where the stream ended badly.
+        progressed: an event said something, whether it made a chunk or not; reset by the reader.
+        request_id: set by the reader before the first event.
+        early_usage: the counts known so far; the same object until there are others.
+        served_model, response_id: None until known.
+        facts: whatever else the provider told, for the settlement.
+    """
+
+    progressed: bool
+    request_id: ProviderRequestId | None
+
+    @property
+    def terminal(self) -> bool: ...
+    @property
+    def ending(self) -> bool: ...
+    @property
+    def failure(self) -> LlmFailure | None: ...
+    @property
+    def early_usage(self) -> TokenUsage | None: ...
+    @property
+    def served_model(self) -> str | None: ...
+    @property
+    def response_id(self) -> str | None: ...
+    @property
+    def facts(self) -> dict[str, object]: ...
+
+    def feed(self, event: E_contra, out: list[StreamChunk], /) -> None:
+        """Append the chunks that the event makes."""
+
+    def close(self, clean: bool, out: list[StreamChunk], /) -> None:
+        """The body ended: append what is due, or set ``failure``."""
+
+
+@attrs.frozen
+class Wire(Generic[E]):
+    """How the body of a stream is read.
+
+    Attributes:
+        decode: one event from its name and data; None for what carries nothing. Raises LlmError
+            MALFORMED_RESPONSE.
+        framing: makes the decoder of one response.
+        media_type: a part of the content type that a stream declares.
+        foreign: first bytes of a body that is not this stream but a web page or a JSON document.
+        decode_whole: the event that a whole JSON document is, where a server ignored that it should
+            stream; raises LlmError. None where the wire knows no such thing.
+    """
+
+    decode: Callable[[str, bytes], E | None]
+    framing: Callable[[], SseDecoder | NdjsonDecoder] = SseDecoder
+    media_type: str = "event-stream"
+    foreign: bytes = b"<{["
+    decode_whole: Callable[[bytes], E] | None = None
+
+
+async def stream_call(
+    client: HttpClient,
+    sink: ChunkSink,
+    wire: Wire[E],
+    translator: Translator[E],
+    *,
+    url: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    secrets: Sequence[str] = (),
+) -> None:
+    """POST ``body`` and send the chunks of the answer into ``sink``, one batch for each network read.
+
+    Cancellation passes through, and closes the connection. After the terminal marker the rest of the
+    body is drained for at most 50 ms, so that the connection can be used again.
+
+    Args:
+        secrets: blacked out where the provider's error repeats one.
+
+    Raises:
+        LlmError: what the status, an answer that is no stream, the transport, an undecodable event
+            (MALFORMED_RESPONSE) or a missing end (STREAM_CLOSED) amounts to.
+    """
+    async with client.request("POST", url, headers=headers, content=body, watcher=sink) as response:
+        sink.note_response(status=response.status, request_id=response.request_id)
+        translator.request_id = response.request_id
+        try:
+            if not 200 <= response.status <= 299:
+                answer = await _error_body(response)
+                raise error_from_response(response.status, response.headers, answer, url=url, secrets=secrets)
+            await _Reader(response, sink, wire, translator, secrets).run()
+        except LlmError as error:
+            if error.failure.request_id is None and response.request_id is not None:
+                error.failure = attrs.evolve(error.failure, request_id=response.request_id)
+            raise
+
+
+async def _error_body(response: HttpResponse) -> bytes:
+    try:
+        return await response.read(ERROR_BODY_LIMIT)
+    except LlmError:  # the status alone says what happened
+        return b""
+
+
+class _Reader(Generic[E]):
+    """Reads the body of one successful response."""
+
+    def __init__(
+        self,
+        response: HttpResponse,
+        sink: ChunkSink,
+        wire: Wire[E],
+        translator: Translator[E],
+        secrets: Sequence[str],
+    ) -> None:
+        self._response = response
+        self._sink = sink
+        self._wire = wire
+        self._translator = translator
+        self._secrets = secrets
+        self._framing = wire.framing()
+        self._head = b""  # what came before the first event
+        self._is_stream = False  # the first byte that says anything is one of a stream
+        self._has_events = False
+        self._introduced = False
+        self._noted: TokenUsage | None = None
+
+    async def run(self) -> None:
+        translator = self._translator
+        last_words = 0.0
+        while True:
+            if not translator.ending:
+                data = await self._response.receive()
+            else:
+                last_words = last_words or trio.current_time() + LAST_WORDS
+                data = await self._receive_until(last_words)
+            if not self._has_events and self._is_foreign(data):
+                await self._read_whole()
+                return
+            out: list[StreamChunk] = []
+            failure: LlmError | None = None
+            try:
+                self._translate(data, out)
+            except LlmError as error:
+                failure = error
+            if (
+                failure is not None and translator.ending
+            ):  # its own error says more than what is left of the stream
+                failure = None
+                translator.close(False, out)
+            await self._send(out, len(data))
+            if failure is not None:
+                raise failure
+            if translator.terminal:
+                if data:
+                    await self._response.drain()
+                return
+            if not data:
+                assert translator.failure is not None
+                raise LlmError.of(translator.failure)
+
+    def _translate(self, data: bytes, out: list[StreamChunk]) -> None:
+        translator, decode = self._translator, self._wire.decode
+        for name, payload in self._framing.feed(data) if data else self._framing.close(True):
+            event = decode(name, payload)
+            if event is None:
+                continue
+            self._has_events = True
+            translator.feed(event, out)
+            if translator.terminal:
+                return
+        if not data:
+            translator.close(True, out)
+
+    async def _send(self, out: list[StreamChunk], received: int) -> None:
+        translator, sink = self._translator, self._sink
+        if not self._introduced and translator.response_id is not None:
+            self._introduced = True
+            sink.note_response(served_model=translator.served_model, response_id=translator.response_id)
+        usage = translator.early_usage
+        if usage is not self._noted and usage is not None:
+            self._noted = usage
+            sink.note_usage(usage)
+        if translator.terminal and translator.facts:
+            sink.note_response(facts=translator.facts)
+        if out or translator.progressed:
+            translator.progressed = False
+            await sink.send_batch(out, received=received)
+        elif received:
+            sink.alive(received)
+
+    async def _receive_until(self, deadline: float) -> bytes:
+        try:
+            with trio.CancelScope(deadline=deadline):
+                return await self._response.receive()
+        except LlmError:
+            pass
+        return b""
+
+    def _is_foreign(self, data: bytes) -> bool:
+        """Whether the body is no such stream. Decided by its first byte, as content types lie."""
+        if not data:
+            return not self._head.strip(_BLANK) or not self._declared_as_stream()
+        if len(self._head) < HEAD_LIMIT:
+            self._head += data
+        if self._is_stream:
+            return False
+        first = self._head.lstrip(_BLANK)[:1]
+        self._is_stream = bool(first) and first not in self._wire.foreign
+        return bool(first) and not self._is_stream
+
+    def _declared_as_stream(self) -> bool:
+        media_type = self._wire.media_type
+        return media_type in self._response.headers.get("content-type", media_type)
+
+    async def _read_whole(self) -> None:
+        """The body is a web page, a JSON document, plain text, or nothing."""
+        body = self._head + await self._response.read(WHOLE_BODY_LIMIT)
+        error = error_from_response(
+            self._response.status, self._response.headers, body, secrets=self._secrets
+        )
+        if error.code != codes.MALFORMED_RESPONSE or self._wire.decode_whole is None:
+            raise error
+        out: list[StreamChunk] = []
+        try:
+            self._translator.feed(self._wire.decode_whole(body), out)
+        except LlmError:
+            raise error from error.__cause__
+        self._translator.close(True, out)
+        if self._translator.failure is not None:
+            raise error
+        await self._send(out, len(body))

@@ -1,0 +1,6 @@
+"""Chat completions: OpenAI's own and, by profile, every server's that claims to be compatible."""
+
+from .adapter import ChatAdapter, ChatConfig
+from .profile import ChatModel, ChatProfile
+
+__all__ = ["ChatAdapter", "ChatConfig", "ChatModel", "ChatProfile"]

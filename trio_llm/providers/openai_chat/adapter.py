@@ -1,0 +1,237 @@
+"""The adapter of the chat wire: one for every server a :class:`~.profile.ChatProfile` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import attrs
+import httpx
+
+from ...model.catalogue import ModelInfo, ProviderInfo, ResolvedModelInfo
+from ...model.codes import INVALID_BASE_URL, INVALID_CONFIG
+from ...model.failures import LlmError
+from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.requests import GenerateOptions
+from ...model.signal import AbortSignal
+from ...protocol.json_text import encode_body
+from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...transport.client import HttpClient
+from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
+from ...transport.urls import join_url
+from ..http_call import Wire, stream_call
+from ..images import load_images
+from .profile import ChatModel, ChatProfile, resolved
+from .serialize import chat_body, check_options, effort_fields
+from .translate import ChatTranslator
+from .types import decode_body, decode_event
+
+_WIRE: Final = Wire(decode_event, decode_whole=decode_body)
+_OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
+
+
+def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def _models(value: Iterable[ChatModel | str] | None) -> tuple[ChatModel, ...] | None:
+    if value is None:
+        return None
+    return tuple(ChatModel(model) if isinstance(model, str) else model for model in value)
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class ChatConfig:
+    """Where and how a deployment is reached.
+
+    Attributes:
+        profile: the server's dialect.
+        api_key: None takes the environment variable that the profile names.
+        base_url: a prefix such as ``https://host/v1``; None takes the profile's.
+        headers: sent with every request; not those that the wire owns (credential, content type, user agent).
+        models: what the catalogue lists, ids or :class:`~.profile.ChatModel`; None takes the profile's.
+        default_max_tokens: what a model gets where a request sets no limit; None leaves it to the server.
+        thinking: False for a deployment that shall not think, whatever a request says.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+
+    Raises:
+        ValueError: a ``default_max_tokens`` that is not positive.
+    """
+
+    profile: ChatProfile
+    api_key: Credential | None = attrs.field(default=None, converter=protect)
+    base_url: str | None = None
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    models: tuple[ChatModel, ...] | None = attrs.field(default=None, converter=_models)
+    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    thinking: bool = True
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+
+
+ConfigSource: TypeAlias = ChatConfig | Callable[[], ChatConfig]
+"""A configuration, or what gives the present one; it is asked once for each call."""
+
+
+class ChatAdapter(LlmAdapter):
+    """Streams chat completions.
+
+    In-band errors, error words and empty responses finish with Error; transport and protocol failures
+    are raised.
+
+    Args:
+        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
+            change reaches the next call and none in flight.
+        http: the client to use; it stays the caller's to close.
+        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
+        transport: the caller's own transport, closed with the adapter.
+        identity: who sends the requests.
+        max_connections: how many connections may be open at once; further requests wait.
+
+    Raises:
+        ValueError: ``http`` together with what would make another one.
+    """
+
+    def __init__(
+        self,
+        config: ConfigSource,
+        *,
+        http: HttpClient | None = None,
+        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        identity: AppIdentity = APP_IDENTITY,
+        max_connections: int | None = None,
+    ) -> None:
+        if http is not None and (client, transport, max_connections) != (None, None, None):
+            raise ValueError("give either http or what makes one")
+        self._config = config
+        self._http = http or HttpClient(
+            client=client, transport=transport, identity=identity, max_connections=max_connections
+        )
+        self._owned = http is None
+
+    @property
+    def config(self) -> ChatConfig:
+        """The present configuration."""
+        return self._config if isinstance(self._config, ChatConfig) else self._config()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._owned:
+            await self._http.aclose()
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        """The profile's name where the route has the profile's id, else the route's own."""
+        profile = self.config.profile
+        return ProviderInfo(provider, profile.name if provider == profile.id else provider)
+
+    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
+        """What the configuration says."""
+        return self.config.retry_policy
+
+    def provider_timeouts(self, provider: str) -> Timeouts:
+        """What the configuration says, over the defaults."""
+        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
+
+    def list_models(self, provider: str) -> list[ModelInfo]:
+        """The configured models, else the profile's."""
+        return [
+            ModelInfo(provider, model.id, model.name or model.id, model.description, model.input_modalities)
+            for model in _listed(self.config)
+        ]
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo | None:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
+        config = self.config
+        known = next((listed for listed in _listed(config) if listed.id == model), None)
+        return resolved(
+            config.profile,
+            provider,
+            known or ChatModel(model),
+            thinking=config.thinking,
+            default_max_tokens=config.default_max_tokens,
+        )
+
+    def prepare_call(self, provider: str) -> Produce:
+        """Pin the present configuration."""
+        return partial(self._produce, self.config)
+
+    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
+        """Run one attempt on the present configuration.
+
+        Raises:
+            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
+                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
+                :func:`~trio_llm.providers.http_call.stream_call` raises.
+        """
+        await self._produce(self.config, options, sink)
+
+    async def _produce(self, config: ChatConfig, options: GenerateOptions, sink: ChunkSink) -> None:
+        profile = config.profile
+        check_options(options, profile)
+        effort_fields(options, profile, thinking=config.thinking)
+        url = _endpoint(config)
+        headers, secrets = await _request_headers(config, options)
+        images = await load_images(options.messages)
+        body = chat_body(options, profile, images, thinking=config.thinking)
+        await stream_call(
+            self._http,
+            sink,
+            _WIRE,
+            ChatTranslator(),
+            url=url,
+            headers=headers,
+            body=encode_body(body),
+            secrets=secrets,
+        )
+
+
+def _listed(config: ChatConfig) -> tuple[ChatModel, ...]:
+    return config.profile.models if config.models is None else config.models
+
+
+def _endpoint(config: ChatConfig) -> str:
+    base = config.base_url if config.base_url is not None else config.profile.base_url
+    if base is None:
+        raise LlmError(f"{config.profile.name} needs a base URL", INVALID_BASE_URL)
+    return join_url(base, config.profile.path)
+
+
+async def _request_headers(
+    config: ChatConfig, options: GenerateOptions
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The headers of a request, and the secrets in them."""
+    profile = config.profile
+    headers = [("content-type", "application/json"), ("accept", "text/event-stream")]
+    credential = config.api_key
+    if credential is None and profile.key_variable is not None and profile.key_required:
+        credential = EnvironmentVariable(profile.key_variable)
+    secrets: tuple[str, ...] = ()
+    if credential is not None or profile.key_required:
+        key = await resolve_credential(credential, profile.id)
+        secrets = (key,)
+        headers.append((profile.key_header, profile.key_prefix + key))
+    if profile.session_header is not None and options.session_id is not None:
+        headers.append((profile.session_header, options.session_id))
+    if options.purpose == "compaction":
+        headers.extend(profile.compaction_headers)
+    for name, value in config.headers:
+        if name.lower() in (*_OWN_HEADERS, profile.key_header):
+            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
+        headers.append((name, value))
+    return headers, secrets

@@ -1,0 +1,138 @@
+"""How a server departs from OpenAI's chat completions, as data.
+
+Only requests need it: responses are read alike from every server (see :mod:`.translate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
+from ...model.identifiers import ReasoningEffortId
+from ...model.json_value import FrozenObject, freeze_object
+from ...protocol.history import HistoryRules
+
+ANY_SHORT_ID: Final = HistoryRules(
+    call_ids=re.compile("[!-~]{1,64}")  # type: ignore[arg-type]  # mypy cannot bind the converter's type variable
+)
+"""OpenAI refuses longer ids of calls ("string too long", maximum length 64)."""
+
+
+@attrs.frozen
+class ChatModel:
+    """A model as the catalogue lists it.
+
+    Attributes:
+        context_window: in tokens, input and output together.
+        efforts: ids out of the profile's, in order; None means all of them, empty means none.
+        default_effort: None keeps the provider's own default.
+        input_modalities: None means unknown.
+    """
+
+    id: str
+    name: str | None = None
+    context_window: int | None = attrs.field(default=None, kw_only=True)
+    efforts: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
+    default_effort: str | None = attrs.field(default=None, kw_only=True)
+    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
+    description: str | None = attrs.field(default=None, kw_only=True)
+
+
+def _efforts(value: Mapping[str, Mapping[str, Any]]) -> FrozenObject:
+    return freeze_object(value)
+
+
+def _names(value: Iterable[str]) -> frozenset[str]:
+    return frozenset(value)
+
+
+@attrs.frozen(kw_only=True)
+class ChatProfile:
+    """A server's dialect. The defaults are plain OpenAI's.
+
+    Attributes:
+        id: the provider's usual name.
+        name: the same for people.
+        base_url: where ``path`` is joined to; None where every deployment has its own.
+        key_variable: the environment variable the provider's documentation names for the key.
+        key_required: False where servers run without a key; one that is configured is sent.
+        key_header, key_prefix: how the key is sent.
+        system_role: the role of the system prompt and of system messages.
+        max_tokens_field: how the limit of the answer is called.
+        include_usage: whether usage must be asked for (``stream_options``); False where it comes
+            anyway and the field is refused.
+        reasoning_field: under which name an assistant turn's thinking goes back; None sends none back.
+        efforts: effort id to the body fields that ask for it, in the catalogue's order.
+        default_effort: of models that do not say otherwise; None keeps the provider's own default.
+        off_effort: the effort that switches thinking off: the only one of a deployment without thinking.
+        title_without_thinking: whether a session title is always asked for with ``off_effort``.
+        required_choice: how ``tool_choice="required"`` is spelled.
+        json_schema: whether ``response_format`` may carry a schema.
+        unsupported: names of request fields the server refuses or ignores.
+        options: the keys of ``provider_options``; each goes into the body as it is.
+        session_header, session_field: the header or body field that carries ``session_id``, if any.
+        compaction_headers: sent with the requests of a compaction.
+        history: which ids and orders of messages the server takes.
+        silent_overflow: whether a 400 without a body says that the context window is exceeded.
+        models: what the catalogue lists.
+    """
+
+    id: str
+    name: str
+    base_url: str | None = None
+    path: str = "chat/completions"
+    key_variable: str | None = None
+    key_required: bool = True
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    include_usage: bool = True
+    reasoning_field: str | None = None
+    efforts: FrozenObject = attrs.field(default=FrozenObject(), converter=_efforts)
+    default_effort: str | None = None
+    off_effort: str | None = None
+    title_without_thinking: bool = False
+    required_choice: str = "required"
+    json_schema: bool = True
+    unsupported: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
+    options: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
+    session_header: str | None = None
+    session_field: str | None = None
+    compaction_headers: tuple[tuple[str, str], ...] = ()
+    history: HistoryRules = ANY_SHORT_ID
+    silent_overflow: bool = False
+    models: tuple[ChatModel, ...] = ()
+
+
+def resolved(
+    profile: ChatProfile, provider: str, model: ChatModel, *, thinking: bool, default_max_tokens: int | None
+) -> ResolvedModelInfo:
+    """What is known of a model, as the runtime asks for it.
+
+    Args:
+        thinking: False for a deployment without thinking, which offers only the effort that is off.
+    """
+    ids = tuple(profile.efforts) if model.efforts is None else model.efforts
+    default = model.default_effort or (profile.default_effort if profile.default_effort in ids else None)
+    if not thinking:
+        ids = tuple(id for id in ids if id == profile.off_effort)
+        default = profile.off_effort if ids else None
+    reasoning = None
+    if ids:
+        efforts = tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in ids)
+        reasoning = ModelReasoning(efforts, None if default is None else ReasoningEffortId(default))
+    return ResolvedModelInfo(
+        provider=provider,
+        id=model.id,
+        name=model.name or model.id,
+        description=model.description,
+        input_modalities=model.input_modalities,
+        context=None if model.context_window is None else ModelContext(model.context_window),
+        default_max_tokens=default_max_tokens,
+        reasoning=reasoning,
+    )

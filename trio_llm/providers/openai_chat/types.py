@@ -1,0 +1,117 @@
+"""What a chat-completions stream carries, as far as it is read here.
+
+The shapes are those of OpenAI's API reference ("The chat completion chunk object") and of the servers
+that claim to be compatible. Every field may be absent or null; what varies in type is ``Any`` and is
+looked at where it is used. Unknown fields are skipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..decode import EventDecoder
+
+
+class ContentPart(msgspec.Struct, gc=False):
+    """A part of ``content`` where that is a list (Mistral: ``text``, ``thinking``, ``reference``)."""
+
+    type: str | None = None
+    text: str | None = None
+    thinking: Any = None  # a list of text parts, or a string
+
+
+class FunctionDelta(msgspec.Struct, gc=False):
+    """A part of a function call."""
+
+    name: str | None = None
+    arguments: Any = None  # a string; some servers send the object itself
+
+
+class ToolCallPart(msgspec.Struct, gc=False):
+    """A part of a tool call; ``id`` and ``name`` come with the first, or again and again."""
+
+    index: int | None = None
+    id: str | int | None = None
+    function: FunctionDelta | None = None
+
+
+class Delta(msgspec.Struct, gc=False):
+    """What is new. ``reasoning_content`` is DeepSeek's name, ``reasoning`` vLLM's and OpenRouter's."""
+
+    content: str | list[ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: Any = None  # a list of parts (OpenRouter), often beside ``reasoning``
+    refusal: str | None = None
+    tool_calls: list[ToolCallPart] | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One of the answers; only the first is read.
+
+    Attributes:
+        message: the whole answer, where a server ignored ``stream``.
+    """
+
+    index: int | None = None
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    message: Delta | None = None
+    usage: Any = None  # Moonshot puts it here
+
+
+class ChatChunk(msgspec.Struct, gc=False):
+    """One event of the stream.
+
+    Attributes:
+        error: an error object, or a text, in whatever shape the server gives.
+        message, detail: a bare error without a wrapper (vLLM, FastAPI).
+        x_groq: Groq's own envelope; holds ``usage`` and sometimes ``error``.
+    """
+
+    id: str | None = None
+    model: str | None = None
+    choices: list[Choice] | None = None
+    usage: Any = None
+    error: Any = None
+    message: Any = None
+    detail: Any = None
+    code: Any = None
+    type: Any = None
+    x_groq: Any = None
+    timings: Any = None  # llama.cpp: durations in milliseconds
+
+
+DONE = ChatChunk()
+"""Stands for the terminal marker ``data: [DONE]``; compare by identity."""
+
+decode_body = EventDecoder(ChatChunk)
+"""Decodes a whole JSON body: an answer that was not streamed, or an error."""
+
+_fast = decode_body.fast
+
+
+def decode_event(name: str, data: bytes) -> ChatChunk | None:
+    """Decode one event; None for what carries nothing (a comment that a proxy put into a data field).
+
+    Raises:
+        LlmError: MALFORMED_RESPONSE, if it is neither JSON nor ``[DONE]``.
+    """
+    try:
+        chunk = _fast(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = data.strip()
+        if text == b"[DONE]":
+            return DONE
+        if not text or text.startswith(b":"):
+            return None
+        chunk = decode_body.lenient(data)
+    if name == "error" and chunk.error is None:
+        return ChatChunk(error=decode_any(data))
+    return chunk
+
+
+decode_any: EventDecoder[object] = EventDecoder(object)
+"""Decodes an error of unknown shape."""
