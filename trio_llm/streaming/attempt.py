@@ -131,7 +131,7 @@ class Attempt(ChunkSink):
         """A model event came in; whether it was the first."""
         clock, wire = self.clock, self._wire
         first = clock.last_event is None
-        clock.last_byte = clock.last_event = now - clock.offset
+        clock.last_byte = clock.last_event = clock.provider_time(now)
         wire.bytes_received += received
         if wire.first_event is None:
             wire.first_event = now
@@ -148,7 +148,7 @@ class Attempt(ChunkSink):
 
     def alive(self, received: int = 0) -> None:
         now = trio.current_time()
-        self.clock.last_byte = now - self.clock.offset
+        self.clock.last_byte = self.clock.provider_time(now)
         if received:
             wire = self._wire
             wire.bytes_received += received
@@ -242,7 +242,7 @@ class Attempt(ChunkSink):
             self._causes.cleanup_errors.append(error)
         elif self._note_end(Finish(Error(failure_of(error)))):
             self._raised = error
-        elif not isinstance(error, LlmError) and _while_cancelled(error):
+        elif not _is_failure(error) and _while_cancelled(error):
             self._causes.cleanup_errors.append(error)
 
     def _note_end(self, finish: Finish) -> bool:
@@ -349,6 +349,13 @@ def _first_leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _is_failure(error: Exception) -> bool:
+    """Whether it is an LlmError, or a group of nothing else: the provider's failure, not cleanup's."""
+    if isinstance(error, ExceptionGroup):
+        return error.split(LlmError)[1] is None
+    return isinstance(error, LlmError)
 
 
 def _while_cancelled(error: BaseException | None) -> bool:

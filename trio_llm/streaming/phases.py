@@ -60,20 +60,24 @@ class PhaseClock:
         }
         return limits[phase]
 
+    def provider_time(self, now: float) -> float:
+        """``now`` on the provider's clock."""
+        return (now if self._paused_at is None else self._paused_at) - self.offset
+
     def connecting(self, now: float) -> None:
         """The wait for a connection begins."""
-        self._connecting_since = now - self.offset
+        self._connecting_since = self.provider_time(now)
         self._waiting_since = None
 
     def connected(self, now: float) -> None:
         """The wait for a connection is over; the upload begins."""
         self._connecting_since = None
-        self.last_byte = now - self.offset
+        self.last_byte = self.provider_time(now)
 
     def sent(self, now: float) -> None:
         """The upload is over; the wait for the first model event begins."""
         self._connecting_since = None
-        self.last_byte = self._waiting_since = now - self.offset
+        self.last_byte = self._waiting_since = self.provider_time(now)
 
     def pause(self, now: float) -> None:
         """A send is blocked: the clock stands still."""

@@ -193,11 +193,8 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             attempt = self._final_attempt
             route = self.options if attempt is None else attempt.selection
             fold = self._fold.assembled()
-            ending = self._finish if self._finish is not None else None
-            if attempt is not None and attempt.verdict is not None:
-                ending = attempt.verdict.finish
-            if ending is not None and fold.finish != ending.reason:
-                fold.push(ending)
+            if attempt is not None:  # its fold holds what came through the channel, so no Finish
+                fold.push(attempt.freeze().finish)
             self._message = fold.message(ModelSource(route.provider, route.model, fold.replay_state))
         return self._message
 
