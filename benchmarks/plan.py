@@ -1,0 +1,163 @@
+"""The list of what is measured: which measure, how much of it, by which drivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .drivers import Driver
+from .measures.cancellation_kinds import PHASES
+
+_ESSENTIAL = frozenset({"raw-socket", "ceiling", "library"})
+
+
+@dataclass(frozen=True)
+class Job:
+    """One line of the plan.
+
+    Attributes:
+        key: names it in the results and on the command line.
+        measure: a module of ``benchmarks.measures``.
+        quick, full: its parameters in either mode.
+        rounds: how many turns each driver gets, in quick and in full mode.
+        divided: the parameter that a heavy driver gets less of.
+        drivers: who takes part; None means everybody.
+        quick_drivers: the same in quick mode.
+        fresh: each turn is in a new worker (what the process did before would show).
+    """
+
+    key: str
+    measure: str
+    quick: dict[str, Any]
+    full: dict[str, Any]
+    rounds: tuple[int, int]
+    divided: str | None = None
+    drivers: frozenset[str] | None = None
+    quick_drivers: frozenset[str] | None = field(default=None)
+    fresh: bool = False
+
+    def takes(self, driver: Driver, *, full: bool) -> bool:
+        """Whether a driver takes part."""
+        allowed = [self.drivers] if full else [self.drivers, self.quick_drivers]
+        return all(names is None or driver.name in names for names in allowed)
+
+    def params(self, driver: Driver, *, full: bool) -> dict[str, Any]:
+        """The parameters for a driver."""
+        params = dict(self.full if full else self.quick)
+        if self.divided is not None:
+            params[self.divided] = max(10, params[self.divided] // driver.heavy)
+        if self.key == "spaced" and driver.heavy > 1:
+            params["interval"] = 0.003  # it must have done with one event before the next one comes
+        return params
+
+
+def _throughput() -> list[Job]:
+    quick, full = {"events": 20_000}, {"events": 60_000}
+    return [
+        Job(kind, "throughput", {"kind": kind, **quick}, {"kind": kind, **full}, (5, 15), "events")
+        for kind in ("burst", "chunks")
+    ] + [
+        Job(
+            "spaced",
+            "throughput",
+            {"kind": "spaced", "events": 500, "interval": 0.0005},
+            {"kind": "spaced", "events": 3000, "interval": 0.0005},
+            (3, 9),
+            "events",
+        )
+    ]
+
+
+def _requests() -> list[Job]:
+    return [
+        Job("request", "requests", {"requests": 200}, {"requests": 1000}, (5, 15), "requests"),
+        Job(
+            "request-200-idle",
+            "requests",
+            {"requests": 200, "idle": 200},
+            {"requests": 500, "idle": 200},
+            (3, 9),
+            "requests",
+            quick_drivers=_ESSENTIAL,
+        ),
+    ]
+
+
+def _streams() -> list[Job]:
+    paced_200 = {"streams": 200, "interval": 0.02}
+    paced_1000 = {"streams": 1000, "interval": 0.1}
+    few, many = {"events": 20}, {"events": 50}
+    paced = _ESSENTIAL | {"expert"}
+    return [
+        Job("streams-200", "concurrent", paced_200 | few, paced_200 | many, (3, 7), quick_drivers=paced),
+        Job(
+            "streams-1000",
+            "concurrent",
+            paced_1000 | few,
+            paced_1000 | many,
+            (2, 5),
+            quick_drivers=_ESSENTIAL,
+        ),
+        Job(
+            "memory", "concurrent", paced_200 | few, paced_200 | many, (2, 5), quick_drivers=paced, fresh=True
+        ),
+    ]
+
+
+def _cancellations() -> list[Job]:
+    jobs = []
+    for way, drivers in (
+        ("scope", None),
+        ("deadline", _ESSENTIAL),
+        ("leave", _ESSENTIAL),
+        ("abort", frozenset({"library"})),
+    ):
+        for phase in PHASES:
+            if way == "leave" and phase not in ("flowing", "flooded"):
+                continue  # only who has received something can leave the loop over it
+            for scheme in ("http", "https"):
+                params = {"phase": phase, "way": way, "scheme": scheme}
+                jobs.append(
+                    Job(
+                        f"cancel-{phase}-{scheme}-{way}",
+                        "cancellation",
+                        params | {"trials": 15},
+                        params | {"trials": 100},
+                        (2, 5),
+                        drivers=drivers,
+                        quick_drivers=_ESSENTIAL if way == "scope" or scheme == "http" else frozenset(),
+                    )
+                )
+    busy = {"phase": "flowing", "busy": 50}
+    jobs.append(
+        Job(
+            "cancel-busy",
+            "cancellation",
+            busy | {"trials": 30},
+            busy | {"trials": 100},
+            (3, 5),
+            quick_drivers=_ESSENTIAL,
+        )
+    )
+    return jobs
+
+
+JOBS = {
+    job.key: job
+    for job in (
+        *_throughput(),
+        *_requests(),
+        *_streams(),
+        Job("import", "startup", {}, {}, (7, 21)),
+        Job(
+            "middleware",
+            "middleware",
+            {"reads": 3000, "rounds": 3},
+            {"reads": 20_000, "rounds": 5},
+            (1, 3),
+            drivers=frozenset({"library"}),
+        ),
+        *_cancellations(),
+    )
+}
+"""Everything, in the order it is run and shown."""
