@@ -1,4 +1,4 @@
-"""The results as an SVG picture: one small logarithmic bar chart per figure. Written by hand; it needs no library."""
+"""The results as an SVG picture, written by hand: one small logarithmic bar chart per figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _chart(title: str, bars: Sequence[tuple[str, str, float]], top: float) -> li
         length = max(2.0, room * math.log10(value / low) / math.log10(high / low)) if high > low else room
         lines += [
             f'<text x="{_LABEL - 8}" y="{y + 14:.0f}" text-anchor="end">{escape(driver)}</text>',
-            f'<rect x="{_LABEL}" y="{y + 3:.0f}" width="{length:.1f}" height="{_BAR - 6}" fill="{_COLOURS[kind]}"/>',
+            f'<rect x="{_LABEL}" y="{y + 3:.0f}" width="{length:.1f}" height="{_BAR - 6}"'
+            f' fill="{_COLOURS[kind]}"/>',
             f'<text x="{_LABEL + length + 6:.1f}" y="{y + 14:.0f}">{value:,.3g}</text>',
         ]
     return lines
@@ -53,9 +54,11 @@ def write_svg(path: Path, results: Results, kinds: dict[str, str]) -> None:
             lines += _chart(title, bars, top)
             top += len(bars) * _BAR + _CHART_GAP
     style = "text{font:12px sans-serif;fill:#1e293b}.title{font-weight:bold}"
-    path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top - 20:.0f}">'
-        f'<style>{style}</style><rect width="100%" height="100%" fill="white"/>\n'
-        + "\n".join(lines)
-        + "\n</svg>\n"
-    )
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top - 20:.0f}">',
+        f"<style>{style}</style>",
+        '<rect width="100%" height="100%" fill="white"/>',
+        *lines,
+        "</svg>\n",
+    ]
+    path.write_text("\n".join(parts))

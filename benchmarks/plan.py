@@ -87,20 +87,13 @@ def _streams() -> list[Job]:
     paced_200 = {"streams": 200, "interval": 0.02}
     paced_1000 = {"streams": 1000, "interval": 0.1}
     few, many = {"events": 20}, {"events": 50}
-    paced = _ESSENTIAL | {"expert"}
+    quick_200, full_200 = paced_200 | few, paced_200 | many
+    quick_1000, full_1000 = paced_1000 | few, paced_1000 | many
+    some = _ESSENTIAL | {"expert"}
     return [
-        Job("streams-200", "concurrent", paced_200 | few, paced_200 | many, (3, 7), quick_drivers=paced),
-        Job(
-            "streams-1000",
-            "concurrent",
-            paced_1000 | few,
-            paced_1000 | many,
-            (2, 5),
-            quick_drivers=_ESSENTIAL,
-        ),
-        Job(
-            "memory", "concurrent", paced_200 | few, paced_200 | many, (2, 5), quick_drivers=paced, fresh=True
-        ),
+        Job("streams-200", "concurrent", quick_200, full_200, (5, 9), quick_drivers=some),
+        Job("streams-1000", "concurrent", quick_1000, full_1000, (2, 5), quick_drivers=_ESSENTIAL),
+        Job("memory", "concurrent", quick_200, full_200, (2, 5), quick_drivers=some, fresh=True),
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +39,10 @@ def _number(value: float | None) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for row in rows:
-        first, *rest = (
-            cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in _cells(row, widths)
-        )
-        lines.append("  ".join((first, *rest)).rstrip())
+    for first, *rest in rows:
+        cells = map(str.rjust, rest, widths[1:])
+        lines.append("  ".join((first.ljust(widths[0]), *cells)).rstrip())
     return "\n".join(lines)
-
-
-def _cells(row: Sequence[str], widths: Sequence[int]) -> Iterable[tuple[int, tuple[str, int]]]:
-    return enumerate(zip(row, widths, strict=True))
 
 
 def _figure(results: Results, job: str, driver: str, name: str) -> float | None:

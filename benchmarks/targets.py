@@ -69,6 +69,8 @@ def _first_layer(run: Figures) -> float:
 
 def _leaks(run: Figures) -> float:
     """Everything the library left behind in any job: tasks, sockets, files, connections never closed."""
+    if not any("figures" in job.get(LIBRARY, {}) for job in run.results.values()):
+        raise Missing("the library did not run")
     return sum(
         figure
         for job in run.results.values()
