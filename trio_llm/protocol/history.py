@@ -223,7 +223,7 @@ def _wanted(messages: Iterable[Message], rules: HistoryRules) -> list[Message]:
     kept = []
     for message in messages:
         foreign = _replay_state(message) is None
-        content = []
+        content: list[ContentBlock] = []
         for block in message.content:
             if isinstance(block, ReasoningBlock) and foreign and rules.foreign_reasoning != "keep":
                 if rules.foreign_reasoning == "text" and block.text.strip():
