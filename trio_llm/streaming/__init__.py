@@ -1,0 +1,1 @@
+"""The Trio engine: attempts, watchdog, layers and the consumer's stream."""
