@@ -21,7 +21,6 @@ from typing import Any, Literal, Self, TypeAlias
 import attrs
 import h11
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from .wire_script import (
     LAST_CHUNK,
@@ -383,6 +382,9 @@ class _Wire:
         await self.stream.send_all(data)
         self.record.bytes_sent += len(data)
         if self.settle:
+            # Imported late: trio.testing brings pytest along where that is installed.
+            from trio.testing import wait_all_tasks_blocked
+
             await wait_all_tasks_blocked()
 
 
