@@ -1,0 +1,32 @@
+"""Sphinx's settings."""
+
+from importlib.metadata import version as version_of
+
+project = "trio_llm"
+author = "the trio_llm authors"
+copyright = author  # Sphinx's name for it
+release = version_of("trio-llm")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.intersphinx",
+    "sphinxcontrib_trio",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"trio_llm {release}"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "undoc-members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_use_ivar = True
+
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", None),
+    "trio": ("https://trio.readthedocs.io/en/stable", None),
+}
+# A build without network is no worse than one with.
+intersphinx_timeout = 5
+suppress_warnings = ["intersphinx.external"]

@@ -1,0 +1,78 @@
+"""Sessions for development: ``nox -l`` lists them. Only ``nox`` itself must be installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.sessions = ["tests", "lint", "types", "docs"]
+
+
+def runs(version: str) -> bool:
+    """Whether there is such a Python. A version manager's stand-in may be there and not run."""
+    python = shutil.which(f"python{version}")
+    return python is not None and subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+
+
+PYTHONS = [version for version in ("3.11", "3.12", "3.13") if runs(version)]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The test suite, with arguments for pytest."""
+    session.install("-e", ".[cli,test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def dev_mode(session: nox.Session) -> None:
+    """The test suite in Python's development mode: leaked resources are errors."""
+    session.install("-e", ".[cli,test]")
+    session.run("python", "-X", "dev", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The test suite with branch coverage, subprocesses included."""
+    session.install("-e", ".[cli,test]")
+    session.run("pytest", "--cov", "--cov-report=term-missing", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Formatting and lint, Trio's rules (ASYNC) among them."""
+    session.install("-e", ".[lint]")
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy --strict over everything, and pyright over the library."""
+    session.install("-e", ".[cli,test,lint]")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation, to docs/_build/html; a warning is an error."""
+    session.install("-e", ".[cli,docs]")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks, on loopback. Not part of the tests: no test asserts a speed."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """The long random tests: more hypothesis examples than the suite takes time for."""
+    session.install("-e", ".[cli,test]")
+    session.run("pytest", "--hypothesis-profile=soak", *session.posargs)
