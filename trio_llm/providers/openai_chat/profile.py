@@ -16,9 +16,7 @@ from ...model.identifiers import ReasoningEffortId
 from ...model.json_value import FrozenObject, freeze_object
 from ...protocol.history import HistoryRules
 
-ANY_SHORT_ID: Final = HistoryRules(
-    call_ids=re.compile("[!-~]{1,64}")  # type: ignore[arg-type]  # mypy cannot bind the converter's type variable
-)
+ANY_SHORT_ID: Final = HistoryRules(call_ids=re.compile("[!-~]{1,64}"))
 """OpenAI refuses longer ids of calls ("string too long", maximum length 64)."""
 
 
