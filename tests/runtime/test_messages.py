@@ -35,7 +35,7 @@ from trio_llm.runtime.images import images_of
 from trio_llm.runtime.projection import placeholder, without_images
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.lanes import Next
-from trio_llm.testing.scripted import ScriptedAdapter
+from trio_llm.testing.scripted import Script, ScriptedAdapter, text_script
 
 from .support import Resolving, answering, model_info, request
 
@@ -257,6 +257,18 @@ async def test_L22_a_misaligned_state_degrades_that_one_message_and_is_reported(
         sent = await sent_history(runtime, adapter, "one", bad, fine)
         assert sent == (attrs.evolve(bad, source=ModelSource("one", "m")), fine)
         assert [(id, failure.code) for id, failure in reports] == [(bad.id, codes.INVALID_REPLAY_STATE)]
+
+
+async def test_P07_an_adapter_reports_malformed_state_through_the_same_hook() -> None:
+    failure = LlmFailure("not version 1", codes.INVALID_REPLAY_STATE)
+    history = answer("one")
+    script: Script = [lambda sink: sink.note_degraded(history.id, failure), *text_script("hi")]
+    reports: Degraded = []
+    async with LlmRuntime(on_degraded=lambda id, failure: reports.append((id, failure))) as runtime:
+        adapter = ScriptedAdapter([script])
+        runtime.register_adapter(["one"], adapter)
+        await sent_history(runtime, adapter, "one", history)
+    assert reports == [(history.id, failure)]
 
 
 async def test_L22_degradation_is_logged_by_default(caplog: pytest.LogCaptureFixture) -> None:

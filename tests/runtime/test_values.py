@@ -35,8 +35,9 @@ from trio_llm.model.requests import (
     call_config,
     call_config_equals,
 )
+from trio_llm.transport.credentials import resolve_credential
 
-from .support import request
+from .support import raises_code, request
 
 
 @pytest.mark.parametrize(
@@ -180,6 +181,18 @@ def test_others_attribution_has_the_version_from_metadata(monkeypatch: pytest.Mo
     assert attribution_headers() == attribution_headers(APP_IDENTITY)
     own = AppIdentity("tool", "2", "https://example.org")
     assert attribution_headers(own) == {"user-agent": "tool/2 (+https://example.org)"}
+
+
+async def test_others_api_keys_are_trimmed_checked_and_never_echoed() -> None:
+    assert await resolve_credential("  sk-!~ \n", "p") == "sk-!~"
+    for bad in ("sk secret", "sk-s\u00e9cret", "sk-secret\x7f"):
+        with raises_code(codes.INVALID_CREDENTIAL) as caught:
+            await resolve_credential(bad, "p")
+        assert bad not in str(caught.value)
+        assert "secret" not in str(caught.value)
+    for missing in ("", " \t", None):
+        with raises_code(codes.MISSING_CREDENTIAL):
+            await resolve_credential(missing, "p")
 
 
 def test_others_call_config_equality_compares_every_field() -> None:

@@ -12,13 +12,13 @@ from ..model.messages import Message
 from ..model.policy import DEFAULT_TIMEOUTS, Timeouts
 from ..model.requests import GenerateOptions, LlmCallConfig, call_config_equals
 from ..streaming.contract import ChunkSink, Produce
-from ..streaming.selection import Selection
+from ..streaming.selection import OnDegraded, Selection
 from .budgets import ImageBudget, within_budget
 from .catalogue import resolve_model
 from .defaults import materialise
 from .projection import takes_images, without_images
 from .registry import Registry, Route
-from .replay import OnDegraded, owned_replay_state
+from .replay import owned_replay_state
 from .topology import Handle
 from .window import review_window
 
@@ -94,6 +94,7 @@ class CallRoutes:
             timeouts=_timeouts(options, route),
             retry_policy=route.retry_policy,
             review=dispatch.review,
+            on_degraded=self._boundary.on_degraded,
         )
 
     def release(self) -> None:

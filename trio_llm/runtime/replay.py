@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 import attrs
 
 from ..model import codes
 from ..model.failures import LlmFailure
-from ..model.identifiers import MessageId
 from ..model.messages import Message, ModelSource
+from ..streaming.selection import OnDegraded
 from .registry import Registry, Route
-
-OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
-"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 
 def owned_replay_state(

@@ -27,7 +27,7 @@ from ..model.policy import RetryPolicy
 from ..model.requests import GenerateOptions, LlmCallConfig
 from ..model.signal import AbortSignal
 from ..streaming.contract import LlmAdapter
-from ..streaming.selection import Middleware
+from ..streaming.selection import Middleware, OnDegraded
 from .attempts import Attempts, Recover
 from .boundary import Boundary, CallRoutes
 from .budgets import ImageBudget
@@ -40,7 +40,6 @@ from .lifecycle import Tenancies
 from .prepared import PreparedLlmCall, prepare_call
 from .records import Record
 from .registry import AdapterRegistration, Registry, Route
-from .replay import OnDegraded
 from .shelf import Shelf
 from .stream import RuntimeStream
 from .topology import AdaptersUpdated, Handle, Listener, Topology

@@ -15,7 +15,7 @@ from ..model import codes
 from ..model.chunks import Error, Finish, StreamChunk, TokenUsage, Usage
 from ..model.error_chain import error_chain
 from ..model.failures import LlmError, LlmFailure
-from ..model.identifiers import ProviderRequestId
+from ..model.identifiers import MessageId, ProviderRequestId
 from ..model.requests import GenerateOptions
 from .causes import CallCauses
 from .contract import ChunkSink
@@ -157,6 +157,10 @@ class Attempt(ChunkSink):
 
     def note_usage(self, usage: TokenUsage) -> None:
         self._wire.early_usage = usage
+
+    def note_degraded(self, message: MessageId, failure: LlmFailure) -> None:
+        if self.selection.on_degraded is not None:
+            self.selection.on_degraded(message, failure)
 
     def connecting(self) -> None:
         self.clock.connecting(trio.current_time())

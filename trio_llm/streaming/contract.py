@@ -19,7 +19,7 @@ import trio
 from ..model.catalogue import ModelInfo, ProviderInfo, ResolvedModelInfo
 from ..model.chunks import StreamChunk, TokenUsage
 from ..model.failures import LlmFailure
-from ..model.identifiers import ProviderRequestId
+from ..model.identifiers import MessageId, ProviderRequestId
 from ..model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ..model.requests import GenerateOptions
 from ..model.signal import AbortSignal
@@ -65,6 +65,13 @@ class ChunkSink(trio.abc.SendChannel[StreamChunk]):
     @abc.abstractmethod
     def note_usage(self, usage: TokenUsage) -> None:
         """Token counts known early; they are shown only if the attempt does not end well."""
+
+    def note_degraded(self, message: MessageId, failure: LlmFailure) -> None:
+        """A message of the history was sent without its replay state, which is malformed.
+
+        Args:
+            failure: says what was wrong with it, with code INVALID_REPLAY_STATE.
+        """
 
     @abc.abstractmethod
     def connecting(self) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from ..model.chunks import Finish, StreamChunk, TokenUsage
+from ..model.failures import LlmFailure
+from ..model.identifiers import MessageId
 from ..model.policy import RetryPolicy, Timeouts
 from ..model.requests import GenerateOptions
 from .contract import Produce
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 Review: TypeAlias = Callable[[Finish, TokenUsage | None], Finish]
 """Looks at the provider's Finish and the reported usage before the engine records them."""
+
+OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
+"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +34,7 @@ class Selection:
         timeouts: complete; a None counts as off.
         retry_policy: as registration captured it.
         review: the last word on the provider's Finish, where the runtime knows more.
+        on_degraded: told what the adapter notes of malformed replay state.
     """
 
     provider: str
@@ -37,6 +43,7 @@ class Selection:
     timeouts: Timeouts
     retry_policy: RetryPolicy
     review: Review | None = None
+    on_degraded: OnDegraded | None = None
 
 
 Select: TypeAlias = Callable[[GenerateOptions], Selection]
