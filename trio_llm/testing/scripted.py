@@ -1,7 +1,9 @@
-"""An adapter that plays a script: for tests of whatever calls a model, without a wire::
+"""An adapter that plays a script, for tests of whatever calls a model::
 
-adapter = ScriptedAdapter([text_script("Hello", " you"), [LlmError("busy", codes.SERVER)]])
-runtime.register_adapter(["test"], adapter)
+    adapter = ScriptedAdapter([text_script("Hello", " you"), [LlmError("busy", codes.SERVER)]])
+    runtime.register_adapter(["test"], adapter)
+
+There is no wire; a server for tests of adapters is in :mod:`trio_llm.testing.wire_server`.
 """
 
 from __future__ import annotations

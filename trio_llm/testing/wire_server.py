@@ -1,6 +1,6 @@
 """A loopback HTTP/1.1 server that answers by script, byte for byte, and records what it saw::
 
-    async with WireServer([event_stream(b"data: {}\n\n", Reset())]) as server:
+    async with WireServer([event_stream(b"data: {}\\n\\n", Reset())]) as server:
         ...                                     # requests to server.base_url
     server.requests, server.connections
 
