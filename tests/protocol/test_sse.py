@@ -217,9 +217,9 @@ def test_size_limit_counts_one_event_not_the_stream() -> None:
 
 def test_a_large_event_in_small_reads_is_kept_in_pieces() -> None:
     decoder = SseDecoder()
-    body = b"data: " + b"x" * 300_000 + b"\n\n"
+    body = b"data: " + b"x" * 50_000 + b"\n\n"
     events = [event for at in range(len(body)) for event in decoder.feed(body[at : at + 1])]
-    assert events == [("", b"x" * 300_000)]
+    assert events == [("", b"x" * 50_000)]
 
 
 def _reads(case: str, variant: str | None = None) -> list[bytes]:
@@ -273,7 +273,7 @@ def test_recorded_streams_have_their_number_of_events() -> None:
         assert expected in (len(by_the_book(body)), len(decode(body))), folder.name
         assert decode(body, clean=False) == by_the_book(body)
         assert decode(*reads) == decode(body)
-        if len(body) < 20_000:
+        if len(body) < 5_000:
             assert decode(*(body[at : at + 1] for at in range(len(body)))) == decode(body)
         checked += 1
     assert checked > 50

@@ -18,8 +18,11 @@ from .messages import ReplayEnvelope
 
 
 def _count(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and (type(value) is not int or value < 0):
+    if type(value) is not int or value < 0:
         raise ValueError(f"{attribute.name} is a count of tokens, not {value!r}")
+
+
+_optional_count = attrs.validators.optional(_count)
 
 
 @attrs.frozen
@@ -36,9 +39,9 @@ class TokenUsage:
 
     input_tokens: int = attrs.field(validator=_count)
     output_tokens: int = attrs.field(validator=_count)
-    cache_read_tokens: int | None = attrs.field(default=None, validator=_count)
-    cache_write_tokens: int | None = attrs.field(default=None, validator=_count)
-    reasoning_tokens: int | None = attrs.field(default=None, validator=_count)
+    cache_read_tokens: int | None = attrs.field(default=None, validator=_optional_count)
+    cache_write_tokens: int | None = attrs.field(default=None, validator=_optional_count)
+    reasoning_tokens: int | None = attrs.field(default=None, validator=_optional_count)
 
     @property
     def billed_input_tokens(self) -> int:
