@@ -111,6 +111,7 @@ async def stream_call(
     headers: Sequence[tuple[str, str]],
     body: bytes,
     secrets: Sequence[str] = (),
+    silent_overflow: bool = False,
 ) -> None:
     """POST ``body`` and send the chunks of the answer into ``sink``, one batch for each network read.
 
@@ -119,6 +120,7 @@ async def stream_call(
 
     Args:
         secrets: blacked out where the provider's error repeats one.
+        silent_overflow: whether a 400 without a body says that the context window is exceeded.
 
     Raises:
         LlmError: what the status, an answer that is no stream, the transport, an undecodable event
@@ -130,7 +132,14 @@ async def stream_call(
         try:
             if not 200 <= response.status <= 299:
                 answer = await _error_body(response)
-                raise error_from_response(response.status, response.headers, answer, url=url, secrets=secrets)
+                raise error_from_response(
+                    response.status,
+                    response.headers,
+                    answer,
+                    url=url,
+                    secrets=secrets,
+                    silent_overflow=silent_overflow,
+                )
             await _Reader(response, sink, wire, translator, secrets).run()
         except LlmError as error:
             if error.failure.request_id is None and response.request_id is not None:

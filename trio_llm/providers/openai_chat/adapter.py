@@ -198,6 +198,7 @@ class ChatAdapter(LlmAdapter):
             headers=headers,
             body=encode_body(body),
             secrets=secrets,
+            silent_overflow=profile.silent_overflow,
         )
 
 

@@ -6,8 +6,8 @@ Only requests need it: responses are read alike from every server (see :mod:`.tr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import attrs
 
@@ -18,6 +18,25 @@ from ...protocol.history import HistoryRules
 
 ANY_SHORT_ID: Final = HistoryRules(call_ids=re.compile("[!-~]{1,64}"))
 """OpenAI refuses longer ids of calls ("string too long", maximum length 64)."""
+
+
+VOCABULARY_FIELDS: Final = frozenset(
+    {
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "model",
+        "response_format",
+        "stop",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_p",
+    }
+)
+"""Body fields that only the request's own vocabulary sets."""
 
 
 @attrs.frozen
@@ -38,10 +57,6 @@ class ChatModel:
     default_effort: str | None = attrs.field(default=None, kw_only=True)
     input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
     description: str | None = attrs.field(default=None, kw_only=True)
-
-
-def _efforts(value: Mapping[str, Mapping[str, Any]]) -> FrozenObject:
-    return freeze_object(value)
 
 
 def _names(value: Iterable[str]) -> frozenset[str]:
@@ -77,6 +92,10 @@ class ChatProfile:
         history: which ids and orders of messages the server takes.
         silent_overflow: whether a 400 without a body says that the context window is exceeded.
         models: what the catalogue lists.
+
+    Raises:
+        ValueError: ``default_effort`` or ``off_effort`` is none of ``efforts``; ``options`` holds what the
+            vocabulary owns.
     """
 
     id: str
@@ -91,7 +110,7 @@ class ChatProfile:
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     include_usage: bool = True
     reasoning_field: str | None = None
-    efforts: FrozenObject = attrs.field(default=FrozenObject(), converter=_efforts)
+    efforts: FrozenObject = attrs.field(default=FrozenObject(), converter=freeze_object)
     default_effort: str | None = None
     off_effort: str | None = None
     title_without_thinking: bool = False
@@ -105,6 +124,14 @@ class ChatProfile:
     history: HistoryRules = ANY_SHORT_ID
     silent_overflow: bool = False
     models: tuple[ChatModel, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        for effort in (self.default_effort, self.off_effort):
+            if effort is not None and effort not in self.efforts:
+                raise ValueError(f"{effort!r} is no effort of {self.name}")
+        owned = VOCABULARY_FIELDS.union(*self.efforts.values()) & self.options
+        if owned:
+            raise ValueError(f"{min(owned)!r} is set by the request itself and is no option")
 
 
 def resolved(
