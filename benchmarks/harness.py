@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -128,14 +129,15 @@ def run_plan(
     """Run some jobs with some drivers.
 
     Args:
-        report: told of each job as it begins.
+        report: told of each job when it is done.
     """
     with ExitStack() as stack:
         harness = Harness(stack.enter_context(running_provider()), drivers, stack)
         results: Results = {}
         for number, job in enumerate(jobs, 1):
-            report(f"[{number}/{len(jobs)}] {job.key}")
+            began = time.monotonic()
             results[job.key] = harness.run(job, full=full)
+            report(f"[{number}/{len(jobs)}] {job.key}: {time.monotonic() - began:.1f} s")
         return results
 
 

@@ -6,11 +6,8 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from trio_llm.model.chunks import Stop, TextDelta
-from trio_llm.model.messages import create_user_message
-from trio_llm.model.requests import GenerateOptions
+from trio_llm import GenerateOptions, LlmRuntime, Stop, TextDelta, create_user_message
 from trio_llm.providers.deepseek import DeepSeekAdapter, DeepSeekConfig
-from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.transport.client import HttpClient
 
 from . import PROMPT, Arm, Client, Seen

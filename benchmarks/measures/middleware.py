@@ -12,13 +12,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import trio
 
-from trio_llm.model.chunks import BlockEnd, BlockStart, Finish, Stop, StreamChunk, TextDelta
-from trio_llm.model.content import TextBlock
-from trio_llm.model.messages import create_user_message
-from trio_llm.model.requests import GenerateOptions
-from trio_llm.runtime.runtime import LlmRuntime
-from trio_llm.streaming.contract import ChunkSink, LlmAdapter
-from trio_llm.streaming.selection import Next
+from trio_llm import (
+    BlockEnd,
+    BlockStart,
+    ChunkSink,
+    Finish,
+    GenerateOptions,
+    LlmAdapter,
+    LlmRuntime,
+    Next,
+    Stop,
+    StreamChunk,
+    TextBlock,
+    TextDelta,
+    create_user_message,
+)
 
 from ..drivers import PROMPT, Driver
 from ..endpoint import Endpoint
