@@ -40,7 +40,6 @@ class SseDecoder:
     """
 
     __slots__ = (
-        "_between_events",
         "_data",
         "_failure",
         "_head",
@@ -61,7 +60,6 @@ class SseDecoder:
         self.retry: int | None = None
         self._limit = max_event_size
         self._failure: LlmError | None = None
-        self._between_events = False  # nothing is held back, so whole events can be cut out at once
         self._head: bytes | None = b""  # the start of the stream while it may still become a BOM
         self._skip_lf = False  # the last read ended in CR: an LF now belongs to it
         self._line: list[bytes] = []  # pieces of the line that has no end yet
@@ -79,26 +77,18 @@ class SseDecoder:
             LlmError: MALFORMED_RESPONSE, for an event beyond the size limit. Events completed
                 before it in the same read are returned first; then the next call raises.
         """
-        if (
-            self._between_events
-            and data.endswith(b"\n\n")
-            and _CR not in data
-            and len(data) <= self._limit
-            and is_utf8(data)
-        ):
-            return self._whole_events(data)
         if self._failure is not None:
             raise self._failure
         events: list[SseEvent] = []
         try:
-            self._lines(self._normalised(data), events)
+            if self._head is None and not self._skip_lf and _CR not in data:
+                self._common(data, events)
+            else:
+                self._lines(self._normalised(data), events)
         except LlmError as failure:
             self._failure = failure
             if not events:
                 raise
-        self._between_events = not (
-            self._head is not None or self._line or self._in_event or self._skip_lf or self._failure
-        )
         return events
 
     def close(self, clean: bool) -> list[SseEvent]:
@@ -117,8 +107,28 @@ class SseDecoder:
             self._lines(b"\n\n" if self._line else b"\n", events)
         return [event for event in events if _proves_itself(event[1])]
 
+    def _common(self, data: bytes, events: list[SseEvent]) -> None:
+        """A read without CR: whole events are cut out at once, and lines are read at its ends only."""
+        begin = 0
+        if self._in_event or self._line:
+            begin = data.find(b"\n\n") + 2
+            if begin == 1:
+                self._lines(data, events)
+                return
+            self._lines(data[:begin], events)
+        end = data.rfind(b"\n\n", begin) + 2
+        if end > 1:
+            whole = data[begin:end]
+            if len(whole) <= self._limit and is_utf8(whole):
+                events.extend(self._whole_events(whole))
+            else:
+                self._lines(whole, events)
+            begin = end
+        if begin < len(data):
+            self._lines(data[begin:], events)
+
     def _whole_events(self, data: bytes) -> list[SseEvent]:
-        """The common shapes, with the work per event done in C: whole events, one data line each."""
+        """Whole events, the usual shapes (one data line each) with the work per event done in C."""
         if data.startswith(b"data: "):
             payload = data[6:-2]
             if _LF not in payload:
