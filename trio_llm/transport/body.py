@@ -117,43 +117,42 @@ class ChunkedBody:
             data = self._held + data
             self._held = b""
         pieces: list[bytes] = []
-        position = 0
-        length = len(data)
-        left = self._left
+        position = self._continue_chunk(data, 0, pieces) if self._left else 0
         while True:
-            if left:
-                end = position + left
-                if end > length:
-                    # Of the last two bytes, which are no data, as much as is here is checked now.
-                    if left > 2:
-                        pieces.append(data[position : end - 2])
-                    tail = data[max(end - 2, position) :]
-                    if tail and not b"\r\n"[2 - min(left, 2) :].startswith(tail):
-                        raise FramingError("a chunk is longer than its size")
-                    left -= length - position
-                    break
-                if left > 2:
-                    pieces.append(data[position : end - 2])
-                if not data.startswith(b"\r\n"[-left:], max(end - 2, position)):
-                    raise FramingError("a chunk is longer than its size")
-                position = end
-                left = 0
-            end = data.find(b"\r\n", position, position + MAX_LINE + 2)
+            end = data.find(b"\r\n", position)
             if end < 0:
                 self._hold(data[position:])
                 break
             line = data[position:end]
-            position = end + 2
             size = _known_sizes.get(line)
             if size is None:
                 size = _parse_size(line)
+            position = end + 2
             if size == 0:
                 self._trailers = 0
                 self._read_trailers(data, position)
                 break
-            left = size + 2
-        self._left = left
+            end = position + size
+            if data[end : end + 2] == b"\r\n":
+                pieces.append(data[position:end])
+                position = end + 2
+            else:
+                self._left = size + 2
+                position = self._continue_chunk(data, position, pieces)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _continue_chunk(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        """Take what there is of a chunk that began earlier or ends later; returns where it stops."""
+        end = position + self._left
+        if self._left > 2:
+            pieces.append(data[position : end - 2])
+        # The two bytes after the data are checked as they come.
+        tail = data[max(end - 2, position) : end]
+        if not b"\r\n"[-self._left :].startswith(tail):
+            raise FramingError("a chunk is longer than its size")
+        stop = min(end, len(data))
+        self._left -= stop - position
+        return stop
 
     def _hold(self, beginning: bytes) -> None:
         if len(beginning) > MAX_LINE + 1:  # one more may be the CR of a line that is just short enough
@@ -162,7 +161,7 @@ class ChunkedBody:
 
     def _read_trailers(self, data: bytes, position: int) -> None:
         while True:
-            end = data.find(b"\r\n", position, position + MAX_LINE + 2)
+            end = data.find(b"\r\n", position)
             if end < 0:
                 self._hold(data[position:])
                 return
@@ -176,8 +175,8 @@ class ChunkedBody:
                 self.done = True
                 self.rest = data[position:]
                 return
-            if _TRAILER.fullmatch(line) is None:
-                raise FramingError("a trailer is malformed")
+            if len(line) > MAX_LINE or _TRAILER.fullmatch(line) is None:
+                raise FramingError("a trailer is malformed or too long")
 
     def end(self) -> None:
         """See :meth:`BodyReader.end`."""
@@ -186,6 +185,8 @@ class ChunkedBody:
 
 
 def _parse_size(line: bytes) -> int:
+    if len(line) > MAX_LINE:
+        raise FramingError("a line of the chunked framing is too long")
     match = _SIZE.fullmatch(line)
     if match is None:
         raise FramingError("the size of a chunk is malformed")

@@ -270,7 +270,12 @@ class HttpClient:
             parsed: Any = self._library.URL(url)
         except (self._library.InvalidURL, UnicodeError):
             parsed = None  # its text may quote a password
-        if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
+        if (
+            parsed is None
+            or parsed.scheme not in ("http", "https")
+            or not parsed.host
+            or not 0 < (parsed.port or 80) < 65536
+        ):
             raise LlmError("a request's URL is not an http or https URL with a host", codes.INVALID_BASE_URL)
         if parsed.userinfo:
             raise LlmError("credentials have no place in a URL", codes.INVALID_BASE_URL)

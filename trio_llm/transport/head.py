@@ -102,8 +102,10 @@ class Exchange:
     def _next_event(self) -> object:
         try:
             return self._h11.next_event()
-        except h11.RemoteProtocolError:
-            pass
+        except h11.RemoteProtocolError as error:
+            too_long = error.error_status_hint == 431
+        if too_long:
+            raise WireError("RemoteProtocolError", "the response's head is too long")
         raise WireError("RemoteProtocolError", "the server's answer is not a valid HTTP/1.1 response")
 
     @property
