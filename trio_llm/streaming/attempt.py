@@ -75,6 +75,7 @@ class Attempt(ChunkSink):
         self._send, self._receive = trio.open_memory_channel[Sequence[StreamChunk]](buffer)
         self._stash: Sequence[StreamChunk] | None = None
         self._finished = False
+        self._taken = False
         self._dropped: Cause | None = None
         self._ended: Cause | None = None
         self._expired: Cause | None = None
@@ -85,6 +86,8 @@ class Attempt(ChunkSink):
     # ---- the sink
 
     async def send_batch(self, chunks: Sequence[StreamChunk], *, received: int = 0) -> None:
+        if self._finished:
+            raise LlmError("a chunk was sent after the Finish", codes.INVALID_CHUNK_SEQUENCE)
         now = trio.current_time()
         wire = self._wire
         first = self._account(now, received)
@@ -97,8 +100,6 @@ class Attempt(ChunkSink):
                 finish = chunk  # type: ignore[assignment]  # checked above, for speed
                 if position != len(chunks) - 1:
                     raise LlmError("a chunk follows the Finish in one batch", codes.INVALID_CHUNK_SEQUENCE)
-        if self._finished:
-            raise LlmError("a chunk was sent after the Finish", codes.INVALID_CHUNK_SEQUENCE)
         if finish is not None:
             chunks = chunks[:-1]
             self._record_finish(now, finish)
@@ -142,6 +143,8 @@ class Attempt(ChunkSink):
     def _record_finish(self, now: float, finish: Finish) -> None:
         if self.selection.review is not None:
             finish = self.selection.review(finish, self._wire.usage)
+        # A copy, as the stream tells attempts apart by their Finish, and adapters may share one.
+        finish = Finish(finish.reason, finish.replay_state)
         self._finished = True
         if self._ended is None:
             self._ended = Cause(now, Rank.PROVIDER, "provider", finish)
@@ -226,7 +229,7 @@ class Attempt(ChunkSink):
                 raise
             if rest is not None:
                 self._note_raised(rest)
-            raise _first_leaf(cancelled) from None
+            raise first_leaf(cancelled) from None
         finally:
             self._causes.note_ambient()
             self._send.close()
@@ -274,9 +277,9 @@ class Attempt(ChunkSink):
             self.scope.cancel(reason)
 
     def drop(self) -> None:
-        """A layer gives it up: stamp, then cancel."""
+        """A layer gives it up: stamp, then cancel. Where the consumer left before, that is the cause."""
         if self._ended is None:
-            if self._dropped is None:
+            if self._dropped is None and self._causes.left is None:
                 self._dropped = dropped_cause(trio.current_time())
             self.scope.cancel("dropped")
 
@@ -316,17 +319,24 @@ class Attempt(ChunkSink):
         if self.verdict is None:
             shared = self._causes
             self.verdict = first_cause(
-                (shared.ambient, shared.abort, shared.left, self._dropped, self._ended, self._expired)
+                (shared.ambient, shared.abort, self._dropped, shared.left, self._ended, self._expired)
             ) or leaving_cause(trio.current_time())
         return self.verdict
 
     def terminal(self) -> tuple[StreamChunk, ...]:
         """The last chunks of the attempt: its Finish, after counts that only an early note gave."""
+        self._taken = True
         finish = self.freeze().finish
         early = self._wire.early_usage
         if early is not None and self._wire.usage is None and finish.reason.kind in ("error", "aborted"):
             return (Usage(early), finish)
         return (finish,)
+
+    @property
+    def let_go(self) -> bool:
+        """Whether the layers go on without it: they dropped it, or took its Finish."""
+        cause = self.verdict or self._dropped
+        return self._taken or (cause is not None and cause is self._dropped)
 
     @property
     def error(self) -> Exception | None:
@@ -349,7 +359,8 @@ class Attempt(ChunkSink):
         ]
 
 
-def _first_leaf(error: BaseException) -> BaseException:
+def first_leaf(error: BaseException) -> BaseException:
+    """The first exception in a group; another exception is its own."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -44,13 +44,26 @@ class Lane:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.scope = trio.CancelScope()
+        self.attempt: Attempt | None = None
         self._parked = False
         self._open: list[tuple[int, Closable]] = []
 
+    def begin(self) -> None:
+        """The task starts to drive: from now on it learns of an abort, also of an earlier one."""
+        self.call.waiters.append(self)
+        if self.call.causes.abort is not None:
+            self.forbid_waiting()
+
+    async def end(self) -> None:
+        """The task is done: close everything. Raises as :meth:`close_from` does."""
+        self.call.causes.note_ambient()
+        self.call.waiters.remove(self)
+        await self.close_from(0)
+
     @property
     def deepest(self) -> int:
-        """The depth of the innermost open generator."""
-        return self._open[-1][0]
+        """The depth of the innermost open generator; -1 if none is open."""
+        return self._open[-1][0] if self._open else -1
 
     def push(self, depth: int, entry: Closable) -> None:
         """Own one more thing that must be closed."""
@@ -64,23 +77,35 @@ class Lane:
         self.push(depth, generator)
         return generator
 
-    async def close_from(self, depth: int) -> None:
-        """Close what is open at ``depth`` and below it, outermost first.
+    async def close_from(self, depth: int, *, keep: Closable | None = None) -> None:
+        """Close what is open at ``depth`` and below it, outermost first, whatever happens.
+
+        Args:
+            keep: stays open.
 
         Raises:
-            The first exception that closing raised, a Cancelled only if there was no other.
+            The first exception that closing raised, a Cancelled only if there was no other. Leaving
+            the stream raises the rest.
         """
-        doomed = [entry for level, entry in self._open if level >= depth]
-        self._open = [(level, entry) for level, entry in self._open if level < depth]
         first: BaseException | None = None
-        for entry in doomed:
+        # One by one, as the cleanup of a layer may pull again, and so close and open others.
+        while (entry := self._pop(depth, keep)) is not None:
             try:
                 await entry.aclose()
             except BaseException as error:  # the first is raised below
                 if first is None or isinstance(first, trio.Cancelled):
                     first = error
+                elif isinstance(error, Exception):
+                    self.call.causes.cleanup_errors.append(error)
         if first is not None:
             raise first
+
+    def _pop(self, depth: int, keep: Closable | None) -> Closable | None:
+        for position, (level, entry) in enumerate(self._open):
+            if level >= depth and entry is not keep:
+                del self._open[position]
+                return entry
+        return None
 
     async def park(self, wait: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         """Wait for the engine's own side; an abort does not cut this short."""
@@ -96,6 +121,15 @@ class Lane:
             self._parked = False
             if self.call.causes.abort is not None:
                 self.forbid_waiting()
+
+    def give_up(self) -> None:
+        """Stamp and cancel what runs in this lane; synchronous."""
+        for _, entry in self._open:
+            if isinstance(entry, Race):
+                entry.keep(None)
+        if self.attempt is not None:
+            self.attempt.drop()
+        self.scope.cancel("given up in a race")
 
     def forbid_waiting(self) -> None:
         """Cancel the layer's own waits, now and from now on; parked waits go on."""
@@ -173,7 +207,7 @@ class Leg(AsyncIterator[StreamChunk]):
 
 async def _root(lane: Lane, options: GenerateOptions) -> AsyncGenerator[StreamChunk, None]:
     """The innermost generator: the chunks of one attempt, then its Finish."""
-    attempt = lane.call.begin(options)
+    attempt = lane.attempt = lane.call.begin(options)
     try:
         while batches := await lane.park(_next_batches, lane.call, attempt):
             for batch in batches:
@@ -182,10 +216,12 @@ async def _root(lane: Lane, options: GenerateOptions) -> AsyncGenerator[StreamCh
         for chunk in attempt.terminal():
             yield chunk
     finally:
+        attempt.release()
         if not attempt.done.is_set():
-            attempt.release()
             attempt.drop()
-            await lane.park(attempt.done.wait)
+            # It ends at once; the shield is there so that whoever closes the leg knows that it has.
+            with trio.CancelScope(shield=True):
+                await attempt.done.wait()
 
 
 async def _next_batches(call: Call, attempt: Attempt) -> list[Sequence[StreamChunk]]:
@@ -201,24 +237,24 @@ async def _next_batches(call: Call, attempt: Attempt) -> list[Sequence[StreamChu
 class Entrant:
     """One leg of a race; ``options`` are what it was started with."""
 
-    __slots__ = ("_lane", "finished", "given_up", "options")
+    __slots__ = ("finished", "given_up", "lane", "options")
 
     def __init__(self, options: GenerateOptions, lane: Lane) -> None:
         self.options = options
         self.finished = trio.Event()
         self.given_up = False
-        self._lane = lane
+        self.lane = lane
 
     def cancel(self) -> None:
         """Give it up: its attempt settles as Aborted, origin middleware. Synchronous."""
         self.given_up = True
-        self._lane.scope.cancel("given up in a race")
+        self.lane.give_up()
 
 
 class Race:
     """Concurrent legs below one layer; made by ``next.race()``."""
 
-    __slots__ = ("_arrived", "_entrants", "_next", "_queue", "_room")
+    __slots__ = ("_arrived", "_closed", "_entrants", "_held", "_next", "_queue", "_room")
 
     def __init__(self, next_: Next) -> None:
         self._next = next_
@@ -226,17 +262,42 @@ class Race:
         self._queue: deque[tuple[Entrant, StreamChunk | Exception]] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
+        self._closed = False
+        self._held: list[Entrant] | None = [] if next_.lane.deepest > next_.depth else None
+        """What waits for the layer's previous leg to be closed, where there is one."""
         next_.lane.push(next_.depth + 1, self)
 
     def start(self, options: GenerateOptions) -> Entrant:
-        """Start a leg in the call's nursery. Raises as calling ``next`` does."""
+        """Start a leg in the call's nursery; the layer's previous leg is closed before it begins.
+
+        Where there is a previous leg, that is at the first :meth:`receive`; else it is now.
+
+        Raises:
+            LlmError: as calling ``next`` does.
+            trio.ClosedResourceError: the race is over, as the layer has pulled something else since.
+        """
         self._next.check(options)
-        call = self._next.lane.call
-        lane = Lane(call)
-        entrant = Entrant(options, lane)
+        if self._closed:
+            raise trio.ClosedResourceError("the race is over")
+        entrant = Entrant(options, Lane(self._next.lane.call))
         self._entrants.append(entrant)
-        call.nursery.start_soon(self._drive, entrant, lane)
+        if self._held is None:
+            self._launch(entrant)
+        else:
+            self._held.append(entrant)
         return entrant
+
+    def _launch(self, entrant: Entrant) -> None:
+        self._next.lane.call.nursery.start_soon(self._drive, entrant)
+
+    async def _begin(self, held: Sequence[Entrant]) -> None:
+        """Close the layer's previous leg, then let those start that were held back."""
+        self._held = None
+        try:
+            await self._next.lane.close_from(self._next.depth + 1, keep=self)
+        finally:
+            for entrant in held:
+                self._launch(entrant)
 
     async def receive(self) -> tuple[Entrant, StreamChunk]:
         """The next chunk of any leg that has not been given up. Cancel-safe.
@@ -246,11 +307,14 @@ class Race:
             Exception: what a layer inside a leg raised.
         """
         lane = self._next.lane
+        if self._held is not None:
+            await self._begin(self._held)
         while True:
             while self._queue:
                 entrant, item = self._queue.popleft()
                 self._room.unpark()
                 if entrant.given_up:
+                    self._keep_error(item)
                     continue
                 if isinstance(item, Exception):
                     raise item
@@ -259,7 +323,7 @@ class Race:
                 raise trio.EndOfChannel
             await lane.park(self._arrived.park)
 
-    def keep(self, winner: Entrant) -> None:
+    def keep(self, winner: Entrant | None) -> None:
         """Give up every other leg. Synchronous; each settles."""
         for entrant in self._entrants:
             if entrant is not winner:
@@ -267,36 +331,49 @@ class Race:
 
     async def aclose(self) -> None:
         """Give up every leg and wait until their attempts are over."""
-        for entrant in self._entrants:
-            entrant.cancel()
-        for entrant in self._entrants:
-            await self._next.lane.park(entrant.finished.wait)
+        self._closed = True
+        for entrant in self._held or ():
+            entrant.finished.set()
+        self.keep(None)
+        # They end at once; as with a single leg, whoever closes the race must know that they have.
+        with trio.CancelScope(shield=True):
+            for entrant in self._entrants:
+                await entrant.finished.wait()
+        while self._queue:
+            self._keep_error(self._queue.popleft()[1])
 
-    async def _drive(self, entrant: Entrant, lane: Lane) -> None:
-        call = lane.call
-        call.waiters.append(lane)
+    def _keep_error(self, item: StreamChunk | Exception) -> None:
+        """Nobody will receive this; if it is an exception, leaving the stream raises it."""
+        if isinstance(item, Exception):
+            self._next.lane.call.causes.cleanup_errors.append(item)
+
+    async def _drive(self, entrant: Entrant) -> None:
+        lane = entrant.lane
+        lane.begin()
+        errors: list[Exception] = []
         try:
             with lane.scope:
-                try:
+                if not entrant.given_up:
                     async for chunk in lane.build(self._next.depth + 1, entrant.options):
-                        await self._put(entrant, lane, chunk)
-                except Exception as error:
-                    self._add(entrant, error)
+                        await self._put(entrant, chunk)
+        except Exception as error:
+            errors.append(error)
         finally:
-            call.causes.note_ambient()
-            call.waiters.remove(lane)
             try:
-                await lane.close_from(0)
+                await lane.end()
             except Exception as error:
-                self._add(entrant, error)
+                errors.append(error)
             finally:
+                for failure in errors:  # only now, so that a leg that raised is closed
+                    self._add(entrant, failure)
                 entrant.finished.set()
                 self._arrived.unpark_all()
 
-    async def _put(self, entrant: Entrant, lane: Lane, chunk: StreamChunk) -> None:
-        call = lane.call
-        while len(self._queue) >= call.buffer and call.causes.abort is None and not entrant.given_up:
-            await lane.park(self._room.park)
+    async def _put(self, entrant: Entrant, chunk: StreamChunk) -> None:
+        call = entrant.lane.call
+        most = max(call.buffer, 1)
+        while len(self._queue) >= most and call.causes.abort is None and not entrant.given_up:
+            await entrant.lane.park(self._room.park)
         self._add(entrant, chunk)
 
     def _add(self, entrant: Entrant, item: StreamChunk | Exception) -> None:

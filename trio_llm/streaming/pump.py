@@ -24,34 +24,36 @@ class Pump:
 
     def __init__(self, call: Call) -> None:
         self.done = trio.Event()
+        self.finish: Finish | None = None
+        """The Finish that the layers gave, once they have; it may still wait for the consumer."""
         self._call = call
         self._lane = Lane(call)
         self._send, self._receive = trio.open_memory_channel[list[StreamChunk]](call.buffer)
         self._growing: list[StreamChunk] | None = None
         self._overflow: deque[list[StreamChunk]] = deque()
-        self._finished = False
         self._error: Exception | None = None
 
     async def run(self) -> None:
         """The task. Raises only what nobody may hold back."""
         call, lane = self._call, self._lane
-        call.waiters.append(lane)
+        lane.begin()
         try:
             if call.causes.left is None:
                 with lane.scope:
                     async for chunk in lane.build(0, call.options):
                         await self._put(chunk)
-                if not self._finished:
+                if self.finish is None and call.causes.left is None:
                     await self._put(self._missing_finish())
         except Exception as error:
             self._error = error
         finally:
-            call.causes.note_ambient()
-            call.waiters.remove(lane)
             try:
-                await lane.close_from(0)
+                await lane.end()
             except Exception as error:
-                self._error = self._error or error
+                if self._error is None:
+                    self._error = error
+                else:
+                    call.causes.cleanup_errors.append(error)
             finally:
                 self._send.close()
                 self.done.set()
@@ -68,13 +70,14 @@ class Pump:
         except trio.EndOfChannel:
             if self._overflow:
                 return self._overflow.popleft()
-            error = self.take_error()
-            if error is not None:
-                raise error from error.__cause__
-            raise
-        if batch is self._growing:
-            self._growing = None
-        return batch
+            if self._error is None:
+                raise
+        else:
+            if batch is self._growing:
+                self._growing = None
+            return batch
+        error, self._error = self._error, None
+        raise error
 
     def take_error(self) -> Exception | None:
         """What a layer raised, unless somebody has been shown it."""
@@ -87,16 +90,16 @@ class Pump:
         self._receive.close()
 
     async def _put(self, chunk: StreamChunk) -> None:
-        if self._finished:
+        if self.finish is not None:
             raise LlmError("a middleware yielded a chunk after the Finish", codes.INVALID_CHUNK_SEQUENCE)
         growing = self._growing
         if type(chunk) is Finish:
-            self._finished = True
+            self.finish = chunk
         elif growing is not None and len(growing) < _LARGEST_BATCH:
             growing.append(chunk)
             return
         batch = [chunk]
-        self._growing = None if self._finished else batch
+        self._growing = None if self.finish is not None else batch
         try:
             if self._overflow:
                 raise trio.WouldBlock

@@ -7,6 +7,7 @@ call's nursery.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -19,7 +20,8 @@ from ..model.content import ContentBlock, ToolCallBlock
 from ..model.messages import Message, ModelSource
 from ..model.policy import RetryPolicy
 from ..model.requests import GenerateOptions
-from .attempt import Attempt
+from ..protocol.assembler import BlockAssembler
+from .attempt import Attempt, first_leaf
 from .call import Call
 from .fold import LazyFold
 from .pump import Pump
@@ -131,8 +133,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             return (self._terminal.pop(0),)
         assert self._pump is not None  # an open stream has an attempt or a pump
         received = await self._pump.receive()
-        if not self._call.attempts:
-            self._own_fold.add(received)
+        self._own_fold.add(received)
         return received
 
     def text(self) -> AsyncIterator[str]:
@@ -156,21 +157,38 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
     @property
     def finish(self) -> FinishReason | None:
         """Why the call ended; None while it runs."""
-        if self._finish is not None:
-            return self._finish.reason
-        return self._cause.finish.reason if self._state == "closed" else None
+        ending = self._ending
+        return None if ending is None else ending.reason
 
     @property
     def origin(self) -> Origin | None:
         """Who ended the call; None while it runs, or where a layer made up the Finish."""
-        attempt = self._final_attempt
-        if self._finish is not None and (attempt is None or attempt.freeze().finish is not self._finish):
-            return None
-        return self._cause.origin if self._state == "closed" or self._finish is not None else None
+        recorded = self._recorded
+        if recorded is None:
+            return self._cause.origin if self._state == "closed" else None
+        attempt, abort = self._final_attempt, self._call.causes.abort
+        if attempt is not None:
+            return attempt.freeze().origin
+        return abort.origin if abort is not None and recorded is abort.finish else None
+
+    @property
+    def _recorded(self) -> Finish | None:
+        """The Finish that the consumer got, or that was on its way when the consumer left."""
+        if self._finish is None and self._pump is not None and self._state == "closed":
+            return self._pump.finish
+        return self._finish
+
+    @property
+    def _ending(self) -> Finish | None:
+        """What is recorded as the call's end, once it is over."""
+        recorded = self._recorded
+        if recorded is None and self._state == "closed":
+            return self._cause.finish
+        return recorded
 
     @property
     def _cause(self) -> Cause:
-        """The recorded cause, once the call is over."""
+        """What ended a call whose consumer left before any Finish."""
         attempt = self._final_attempt
         if attempt is not None:
             return attempt.freeze()
@@ -190,11 +208,9 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         if finish is None or finish.kind in _FAILED:
             return None
         if self._message is None:
-            attempt = self._final_attempt
+            attempt = self._final_attempt or self._last_attempt
             route = self.options if attempt is None else attempt.selection
-            fold = self._fold.assembled()
-            if attempt is not None:  # its fold holds what came through the channel, so no Finish
-                fold.push(attempt.freeze().finish)
+            fold = self._assembled
             self._message = fold.message(ModelSource(route.provider, route.model, fold.replay_state))
         return self._message
 
@@ -204,12 +220,12 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         finish = self.finish
         if finish is not None and finish.kind not in _FAILED:
             return ()
-        return tuple(self._fold.assembled().interrupted_blocks())
+        return tuple(self._assembled.interrupted_blocks())
 
     @property
     def incomplete_calls(self) -> tuple[ToolCallBlock, ...]:
         """Tool calls that were cut; shown, never offered for execution."""
-        return tuple(self._fold.assembled().incomplete_calls)
+        return tuple(self._assembled.incomplete_calls)
 
     @property
     def settlements(self) -> tuple[Settlement, ...]:
@@ -231,26 +247,45 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
     @property
     def retry_policy(self) -> RetryPolicy | None:
         """The policy captured when the route was picked; None if none was."""
-        attempt = self._final_attempt
+        attempt = self._final_attempt or self._last_attempt
         return attempt.selection.retry_policy if attempt is not None and attempt.refusal is None else None
 
     @property
     def _final_attempt(self) -> Attempt | None:
-        """The attempt whose Finish the consumer got, or the last one."""
-        attempts = self._call.attempts
-        for attempt in reversed(attempts):
-            verdict = attempt.verdict
-            if verdict is not None and verdict.finish is self._finish:
+        """The attempt that the record speaks of; None where the layers are on their own.
+
+        That is the one whose Finish the consumer got, or before any Finish the one that still runs.
+        """
+        if self._attempt is not None:
+            return self._attempt
+        recorded = self._recorded
+        for attempt in reversed(self._call.attempts):
+            if recorded is None:
+                if not attempt.let_go:
+                    return attempt
+            elif attempt.verdict is not None and attempt.verdict.finish is recorded:
                 return attempt
+        return None
+
+    @property
+    def _last_attempt(self) -> Attempt | None:
+        attempts = self._call.attempts
         return attempts[-1] if attempts else None
 
     @property
-    def _fold(self) -> LazyFold:
+    def _assembled(self) -> BlockAssembler:
+        """What the final attempt received, or without one what the consumer did; and how it ended."""
         attempt = self._final_attempt
-        return attempt.fold if attempt is not None else self._own_fold
+        assembler = (self._own_fold if attempt is None else attempt.fold).assembled()
+        if (ending := self._ending) is not None:
+            assembler.push(ending)
+        return assembler
 
     # ---- life
 
+    # An interrupt between two lines here would tear the nursery; it waits for the next checkpoint.
+
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Self:
         if self._state != "new":
             raise RuntimeError("a stream is opened once")
@@ -281,6 +316,10 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         """
         if self._state == "new":
             self._state = "closed"
+        if trio.current_effective_deadline() == -math.inf:
+            # Is it the call's scope that is cancelled, or one inside its body, or another task's? The
+            # call's own tasks know: they wake in the same pass of the loop and stamp.
+            await trio.lowlevel.cancel_shielded_checkpoint()
         self._leave()
         for attempt in self._call.attempts:
             await attempt.done.wait()
@@ -293,8 +332,8 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         if self._state == "closed":
             return
         self._state = "closed"
+        self._batch, self._next = (), 0
         call = self._call
-        call.causes.note_ambient()
         if call.causes.ambient is None and self._finish is None:
             call.causes.note_left()
         if self._attempt is not None:
@@ -304,12 +343,14 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             self._pump.stop()
         call.watchdog.stop()
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._call.causes.note_ambient()
         self._leave()
         # A plain exception of the body is not shown to the nursery: that would cancel it, which the
         # attempts would take for an ambient cancel, and wrap the exception in a group.
@@ -374,8 +415,12 @@ def _raise_cleanup(cancelled: BaseException | None, cleanup: Sequence[Exception]
 def _bare(error: BaseException, body: BaseException | None) -> BaseException:
     """What the nursery's group is about: without the Cancelled of its tasks, and without the group.
 
-    A group that the body itself raised stays as it is.
+    A group that the body itself raised stays as it is; an interrupt goes before all else.
     """
+    if isinstance(error, BaseExceptionGroup) and error is not body:
+        interrupts = error.split((Exception, trio.Cancelled))[1]
+        if interrupts is not None:
+            return first_leaf(interrupts)
     while isinstance(error, BaseExceptionGroup) and error is not body:
         others = [member for member in error.exceptions if not isinstance(member, trio.Cancelled)]
         if len(others) > 1:
