@@ -197,6 +197,8 @@ def test_a_broken_call_leaves_with_its_result() -> None:
     assert shape(repair(history, orphans_stay)) == ["user: go", "user: continue"]
     again = [*history, assistant(call("a")), result("a")]
     assert shape(repair(again, PLAIN))[2:] == ["assistant: call a", "user: result a"]
+    nearer = [assistant(call("a")), assistant(call("a", "{")), result("a")]
+    assert shape(repair(nearer, PLAIN)) == ["assistant: call a", "user: error a"]
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}", "[]", '"\ud83c"'])

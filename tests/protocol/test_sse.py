@@ -91,6 +91,14 @@ def test_any_split_gives_the_events_of_the_standard(body: bytes, places: list[in
     assert decode(*(body[at : at + 1] for at in range(len(body))), clean=False) == expected
 
 
+@given(parts=st.lists(bodies().map(lambda body: body + b"\n\n"), max_size=4))
+def test_reads_that_end_with_an_event_give_the_events_of_the_standard(parts: list[bytes]) -> None:
+    # Not the first read of the stream, so that the short cut for whole events is taken.
+    expected = by_the_book(b"\n" + b"".join(parts))
+    assert decode(b"\n", *parts, clean=False) == expected
+    assert decode(b"\n", b"".join(parts), clean=False) == expected
+
+
 @given(body=bodies(), places=PLACES)
 def test_any_split_gives_the_same_last_event_id_and_retry(body: bytes, places: list[int]) -> None:
     whole, pieces = SseDecoder(), SseDecoder()
@@ -154,6 +162,15 @@ def test_retry_takes_digits_only(value: bytes, retry: int | None) -> None:
     decoder = SseDecoder()
     decoder.feed(b"retry: " + value + b"\n\n")
     assert decoder.retry == retry
+
+
+def test_half_a_byte_order_mark_is_no_mark() -> None:
+    assert decode(b"\xef", b"data: x\n\n", b"data: y\n\n") == [("", b"y")]
+    assert decode(b"\xef", b"\xbb", b"\xbfdata: x\n\n") == [("", b"x")]
+
+
+def test_fields_between_name_and_data_are_no_part_of_the_name() -> None:
+    assert decode(b"\n", b"event: e\nid: 3\ndata: x\n\n") == [("e", b"x")]
 
 
 def test_cr_at_the_end_of_a_read_ends_the_line_at_once() -> None:

@@ -148,7 +148,6 @@ def _paired(messages: Iterable[Message], rules: HistoryRules) -> list[_Piece]:
             turns.append(turn)
             for call_id in turn.ids:
                 nearest[call_id] = turn
-                broken.discard(call_id)
     return list(_with_results(pieces, turns, rules.missing_result))
 
 
