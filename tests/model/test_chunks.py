@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 
 from tests.strategies import CHUNKS, USAGES
-from trio_llm.model.chunks import CHUNK_TYPES, FINISH_REASONS, StreamChunk, TokenUsage
+from trio_llm.model.chunks import (
+    CHUNK_TYPES,
+    FINISH_REASONS,
+    ReasoningDelta,
+    StreamChunk,
+    TextDelta,
+    TokenUsage,
+    ToolCallDelta,
+)
+from trio_llm.model.identifiers import CallId
 
 
 @given(usage=USAGES)
@@ -39,3 +49,20 @@ def test_chunks_are_immutable_and_carry_their_tag(chunk: StreamChunk) -> None:
 def test_tags_are_kebab_case() -> None:
     for tag in [*CHUNK_TYPES, *FINISH_REASONS]:
         assert tag == tag.lower().replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    "delta", [TextDelta(1, "a"), ReasoningDelta(1, "a"), ToolCallDelta(1, CallId("c"), "f", "{")]
+)
+def test_deltas_are_values_that_attrs_knows_too(delta: Any) -> None:
+    kind = type(delta)
+    assert attrs.evolve(delta) == delta
+    assert attrs.evolve(delta, index=2) == kind(2, *attrs.astuple(delta)[1:])
+    assert hash(delta) == hash(attrs.evolve(delta))
+    assert delta != attrs.evolve(delta, index=2)
+    assert not hasattr(delta, "__dict__")
+    for field in attrs.fields(kind):
+        with pytest.raises(AttributeError):
+            setattr(delta, field.name, getattr(delta, field.name))
+    assert attrs.fields_dict(ToolCallDelta)["arguments_delta"].default == ""
+    assert attrs.fields_dict(TextDelta)["text"].default is attrs.NOTHING

@@ -6,15 +6,18 @@ A ``match`` over :data:`StreamChunk` ends in ``assert_never``. The order of chun
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import attrs
+import msgspec
 
 from .content import ContentBlock
 from .failures import LlmFailure
 from .identifiers import CallId
 from .json_value import FrozenObject, freeze_object
 from .messages import ReplayEnvelope
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def _count(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -117,6 +120,21 @@ FINISH_REASONS: dict[str, type[FinishReason]] = {
 }
 
 
+def _with_attrs_fields(struct: type[S]) -> type[S]:
+    """Let attrs' functions (``fields``, ``evolve``, ``asdict``) take a struct for one of their classes.
+
+    Deltas are structs and no attrs classes because one is made for every event: that costs 0.1
+    microseconds instead of 0.45, and the garbage collector need not look at them. In everything
+    else they are what the other chunks are: frozen, slotted, compared by value.
+    """
+    fields = {
+        field.name: attrs.field(**({} if field.required else {"default": field.default}), type=field.type)
+        for field in msgspec.structs.fields(struct)
+    }
+    struct.__attrs_attrs__ = attrs.fields(attrs.make_class(struct.__name__, fields))  # type: ignore[attr-defined]  # attrs' own protocol
+    return struct
+
+
 @attrs.frozen
 class BlockStart:
     """A block opens."""
@@ -126,8 +144,8 @@ class BlockStart:
     block_type: str
 
 
-@attrs.frozen
-class TextDelta:
+@_with_attrs_fields
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """More visible text."""
 
     type: ClassVar[str] = "text-delta"
@@ -135,8 +153,8 @@ class TextDelta:
     text: str
 
 
-@attrs.frozen
-class ReasoningDelta:
+@_with_attrs_fields
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     """More thinking."""
 
     type: ClassVar[str] = "reasoning-delta"
@@ -144,8 +162,8 @@ class ReasoningDelta:
     text: str
 
 
-@attrs.frozen
-class ToolCallDelta:
+@_with_attrs_fields
+class ToolCallDelta(msgspec.Struct, frozen=True, gc=False):
     """More of a tool call.
 
     Attributes:
