@@ -1,4 +1,4 @@
-"""Running the command line as a process of its own."""
+"""Running the command line: as a process of its own, or in this one where no other can matter."""
 
 import os
 import subprocess
@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 
 import attrs
 import trio
+from click.testing import CliRunner
+
+from trio_llm.cli.commands import trio_llm
 
 KEY = "sk-secret-key"
-PATIENCE = 30
+PATIENCE = 60
 """Seconds of real time after which a test that waits for a process gives up."""
 
 
@@ -30,6 +33,13 @@ class Result:
     status: int
     out: str
     err: str
+
+
+def run_here(*arguments: str, **variables: str | None) -> Result:
+    """Run ``trio-llm`` in this process; not from inside Trio. A variable that is None is not set."""
+    unset = {name: None for name in os.environ if name.upper().endswith("_PROXY")}
+    result = CliRunner().invoke(trio_llm, arguments, env={"DEEPSEEK_API_KEY": None, **unset, **variables})
+    return Result(result.exit_code, result.stdout, result.stderr)
 
 
 def command(*arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``trio-llm chat`` end to end: a process of its own, over a real connection."""
+"""``trio-llm chat`` end to end, over a real connection."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from trio_llm.testing.wire_script import (
 )
 from trio_llm.testing.wire_server import WireServer, unused_port
 
-from .process import KEY, environment, run, started
+from .process import KEY, environment, run, run_here, started
 
 KEYED = environment(DEEPSEEK_API_KEY=KEY)
 
@@ -96,8 +96,8 @@ async def test_prompt_may_come_through_a_pipe() -> None:
         (("chat", "x", "--max-tokens", "0"), "0 is not in the range x>=1"),
     ],
 )
-async def test_wrong_use_is_explained(arguments: tuple[str, ...], said: str) -> None:
-    result = await run(*arguments)
+def test_wrong_use_is_explained(arguments: tuple[str, ...], said: str) -> None:
+    result = run_here(*arguments)
     assert result.status == 2
     assert said in result.err
 
@@ -114,24 +114,24 @@ async def test_a_key_that_is_refused() -> None:
     ]
 
 
-async def test_a_key_that_cannot_be_sent_is_not_shown() -> None:
-    result = await run("chat", "Hello", env=environment(DEEPSEEK_API_KEY="sk-sécret"))
+def test_a_key_that_cannot_be_sent_is_not_shown() -> None:
+    result = run_here("chat", "Hello", DEEPSEEK_API_KEY="sk-sécret")
     assert result.status == 1
     assert result.err.startswith("INVALID_CREDENTIAL: ")
     assert "Look at what DEEPSEEK_API_KEY holds." in result.err
     assert "cret" not in result.err
 
 
-async def test_an_endpoint_of_ones_own_needs_a_key() -> None:
-    result = await run("chat", "Hello", "--base-url", "http://127.0.0.1:1")
+def test_an_endpoint_of_ones_own_needs_a_key() -> None:
+    result = run_here("chat", "Hello", "--base-url", "http://127.0.0.1:1")
     assert result.status == 1
     assert result.err.startswith("MISSING_CREDENTIAL: ")
     assert "Put a key into DEEPSEEK_API_KEY." in result.err
 
 
-async def test_nobody_listens() -> None:
+def test_nobody_listens() -> None:
     port = unused_port()
-    result = await run("chat", "Hello", "--base-url", f"http://127.0.0.1:{port}", env=KEYED)
+    result = run_here("chat", "Hello", "--base-url", f"http://127.0.0.1:{port}", DEEPSEEK_API_KEY=KEY)
     assert result.status == 1
     assert result.err.startswith("TRANSPORT: ")
     assert f"127.0.0.1:{port}" in result.err
@@ -139,23 +139,23 @@ async def test_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("url", ["not a url", "ftp://127.0.0.1", "http://"])
-async def test_a_base_url_that_is_none(url: str) -> None:
-    result = await run("chat", "Hello", "--base-url", url, env=KEYED)
+def test_a_base_url_that_is_none(url: str) -> None:
+    result = run_here("chat", "Hello", "--base-url", url, DEEPSEEK_API_KEY=KEY)
     assert result.status == 1
     assert result.err.startswith("INVALID_BASE_URL: ")
     assert "Traceback" not in result.err
 
 
-async def test_an_effort_that_does_not_exist() -> None:
-    result = await run("chat", "Hello", "--effort", "colossal")
+def test_an_effort_that_does_not_exist() -> None:
+    result = run_here("chat", "Hello", "--effort", "colossal", DEEPSEEK_API_KEY=KEY)
     assert result.status == 1
     assert "UNSUPPORTED_REASONING_EFFORT" in result.err
     assert "colossal" in result.err
     assert "`trio-llm models` lists each model's efforts." in result.err
 
 
-async def test_a_proxy_variable_that_holds_no_url() -> None:
-    result = await run("chat", "Hello", env=environment(DEEPSEEK_API_KEY=KEY, HTTPS_PROXY="gopher://x"))
+def test_a_proxy_variable_that_holds_no_url() -> None:
+    result = run_here("chat", "Hello", DEEPSEEK_API_KEY=KEY, HTTPS_PROXY="gopher://x")
     assert result.status == 1
     assert result.err.startswith("INVALID_CONFIG: ")
     assert "Traceback" not in result.err
@@ -257,16 +257,16 @@ async def test_a_reader_that_leaves_ends_the_call_quietly(options: tuple[str, ..
     assert err == b""
 
 
-async def test_models_lists_ids_windows_and_efforts() -> None:
-    result = await run("models")
+def test_models_lists_ids_windows_and_efforts() -> None:
+    result = run_here("models")
     assert result.status == 0
     row = next(line for line in result.out.splitlines() if line.startswith("deepseek-v4-flash"))
     assert re.fullmatch(r"deepseek-v4-flash +DeepSeek V4 Flash +[\d,]+ +low, high\*, max, off *", row)
 
 
-async def test_version_and_help() -> None:
-    assert (await run("--version")).out.startswith("trio-llm, version ")
-    shown = (await run("chat", "--help")).out
+def test_version_and_help() -> None:
+    assert run_here("--version").out.startswith("trio-llm, version ")
+    shown = run_here("chat", "--help").out
     assert "[default: deepseek-v4-pro]" in " ".join(shown.split())
     assert "The key is taken from DEEPSEEK_API_KEY." in " ".join(shown.split())
 
