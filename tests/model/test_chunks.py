@@ -64,5 +64,6 @@ def test_deltas_are_values_that_attrs_knows_too(delta: Any) -> None:
     for field in attrs.fields(kind):
         with pytest.raises(AttributeError):
             setattr(delta, field.name, getattr(delta, field.name))
-    assert attrs.fields_dict(ToolCallDelta)["arguments_delta"].default == ""
-    assert attrs.fields_dict(TextDelta)["text"].default is attrs.NOTHING
+    fields_of: Any = attrs.fields_dict  # typed for classes that attrs made
+    assert fields_of(ToolCallDelta)["arguments_delta"].default == ""
+    assert fields_of(TextDelta)["text"].default is attrs.NOTHING
