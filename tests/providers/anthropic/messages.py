@@ -1,0 +1,162 @@
+"""Bodies of Messages streams, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from trio_llm.model.chunks import Finish, StreamChunk
+from trio_llm.model.failures import LlmError
+from trio_llm.model.messages import Message, ModelSource
+from trio_llm.protocol.assembler import BlockAssembler
+from trio_llm.protocol.json_text import encode_body
+from trio_llm.protocol.sse import SseDecoder
+from trio_llm.providers.anthropic import AnthropicConfig, AnthropicModel
+from trio_llm.providers.anthropic.conversation import converse
+from trio_llm.providers.anthropic.models import CLAUDE_MODELS, find_model
+from trio_llm.providers.anthropic.replay import OnDegraded
+from trio_llm.providers.anthropic.serialize import messages_body
+from trio_llm.providers.anthropic.translate import MessagesTranslator
+from trio_llm.providers.anthropic.types import decode_event
+from trio_llm.providers.images import load_images
+from trio_llm.testing.wire_server import WireServer
+
+from ..wire import ask
+
+SOURCE = ModelSource("anthropic", "claude-opus-5")
+
+
+def frame(value: dict[str, Any]) -> bytes:
+    """One event."""
+    return b"event: %b\ndata: %b\n\n" % (value["type"].encode(), json.dumps(value).encode())
+
+
+def start(usage: Any = None, **fields: Any) -> bytes:
+    """A ``message_start``."""
+    message = {"id": "msg_1", "model": "served", "content": [], "stop_reason": None, "usage": usage}
+    return frame({"type": "message_start", "message": message | fields})
+
+
+def begin(index: int, **block: Any) -> bytes:
+    """A ``content_block_start``."""
+    return frame({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def delta(index: int, type: str, **fields: Any) -> bytes:
+    """A ``content_block_delta``."""
+    return frame({"type": "content_block_delta", "index": index, "delta": {"type": type, **fields}})
+
+
+def stop(index: int) -> bytes:
+    """A ``content_block_stop``."""
+    return frame({"type": "content_block_stop", "index": index})
+
+
+def text(index: int, *parts: str) -> bytes:
+    """A text block."""
+    deltas = b"".join(delta(index, "text_delta", text=part) for part in parts)
+    return begin(index, type="text", text="") + deltas + stop(index)
+
+
+def call(index: int, *parts: str, id: str = "toolu_1", name: str = "ls", **fields: Any) -> bytes:
+    """A tool call, its arguments in parts."""
+    deltas = b"".join(delta(index, "input_json_delta", partial_json=part) for part in parts)
+    return begin(index, type="tool_use", id=id, name=name, **{"input": {}} | fields) + deltas + stop(index)
+
+
+def end(word: str | None = "end_turn", usage: Any = None, **fields: Any) -> bytes:
+    """``message_delta`` and ``message_stop``."""
+    said = {"type": "message_delta", "delta": {"stop_reason": word, "stop_sequence": None, **fields}}
+    return frame(said | {"usage": usage}) + frame({"type": "message_stop"})
+
+
+def translate(reads: Iterable[bytes], *, clean: bool = True) -> tuple[list[StreamChunk], MessagesTranslator]:
+    """The chunks of a stream, without any I/O. A failure is left in the translator."""
+    decoder, translator, out = SseDecoder(), MessagesTranslator(), list[StreamChunk]()
+
+    def events() -> Iterable[tuple[str, bytes]]:
+        for read in reads:
+            yield from decoder.feed(read)
+        yield from decoder.close(clean)
+
+    try:
+        for name, data in events():
+            event = decode_event(name, data)
+            if event is not None:
+                translator.feed(event, out)
+            if translator.terminal:
+                return out, translator
+        translator.close(clean, out)
+    except LlmError as error:
+        translator.failure = error.failure
+    return out, translator
+
+
+def chunks_of(*frames: bytes) -> list[StreamChunk]:
+    """The chunks of a stream."""
+    return translate([b"".join(frames)])[0]
+
+
+def message_of(chunks: Iterable[StreamChunk], source: ModelSource = SOURCE) -> Message:
+    """The assistant message of a response, as the runtime stores it."""
+    assembler = BlockAssembler()
+    assembler.push_all(chunks)
+    state = assembler.replay_state
+    return assembler.message(ModelSource(source.provider, source.model, state))
+
+
+def replay_of(chunks: list[StreamChunk]) -> Any:
+    """The replay state that came with the finish."""
+    last = chunks[-1]
+    assert isinstance(last, Finish)
+    return last.replay_state
+
+
+def never(*_: object) -> None:
+    """For histories in which nothing is degraded."""
+    raise AssertionError("a replay state was dropped")
+
+
+async def body_of(
+    model: AnthropicModel | str = "claude-opus-4-6",
+    *,
+    on_degraded: OnDegraded = never,
+    max_tokens: int | None = None,
+    thinking: bool = True,
+    settings: dict[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """The body as it goes over the wire."""
+    known = model if isinstance(model, AnthropicModel) else find_model(CLAUDE_MODELS, model)
+    options = ask(**{"model": known.id, "max_tokens": max_tokens} | fields)
+    images = await load_images(options.messages)
+    body = messages_body(
+        options,
+        known,
+        converse(options.system, options.messages, images, on_degraded),
+        max_tokens=64_000,
+        thinking=thinking,
+        thinking_settings=settings,
+    )
+    decoded = json.loads(encode_body(body))
+    assert isinstance(decoded, dict)
+    return decoded
+
+
+async def sent_messages(*messages: Message, **fields: Any) -> list[dict[str, Any]]:
+    """The messages of a body."""
+    sent = (await body_of(messages=messages, **fields))["messages"]
+    assert isinstance(sent, list)
+    return sent
+
+
+def config(server: WireServer, **changes: Any) -> AnthropicConfig:
+    """A configuration for a server, with a key."""
+    return AnthropicConfig(**{"api_key": "sk-ant-123", "base_url": server.base_url} | changes)
+
+
+def body_bytes(folder: Path) -> bytes:
+    """The body of a recorded stream."""
+    return folder.joinpath("stream.sse").read_bytes()

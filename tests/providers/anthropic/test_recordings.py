@@ -1,0 +1,191 @@
+"""Every recorded Messages stream gives what was recorded of it, however its bytes are cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trio_llm.model.chunks import Error, StreamChunk
+from trio_llm.model.messages import create_tool_result_message, create_user_message
+from trio_llm.protocol.grammar import Grammar
+from trio_llm.providers.anthropic import AnthropicAdapter
+from trio_llm.testing.wire_script import Response, event_stream
+from trio_llm.testing.wire_server import WireServer
+
+from ...shared_data import RECORDINGS, requires_recordings
+from .. import streams
+from ..test_chat_recordings import usage_facts
+from ..wire import run
+from .messages import body_bytes, config, message_of, sent_messages, translate
+
+pytestmark = requires_recordings
+
+FOLDERS = streams.recordings("anthropic-messages")
+BY_NAME = [pytest.param(folder, id=folder.name) for folder in FOLDERS]
+ERRORS = [
+    pytest.param(folder, id=folder.name)
+    for folder in sorted(RECORDINGS.joinpath("errors").glob("*anthropic*"))
+    if folder.is_dir()
+]
+OUR_CODES = {"BAD_REQUEST": "INVALID_REQUEST"}
+
+
+def expected_blocks(expected: dict[str, Any]) -> list[dict[str, Any]]:
+    """Provider-side items are dropped from the chunks."""
+    kept = ("type", "text", "id", "name", "arguments")
+    blocks = [
+        {key: value for key, value in block.items() if key in kept}
+        for block in expected["blocks"]
+        if block["type"] != "other"
+    ]
+    for block in blocks:
+        if block["type"] != "tool-call":
+            block.setdefault("text", "")  # thinking that is not shown is a block all the same
+    return blocks
+
+
+def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
+    """Compare with an expectation, and with the grammar."""
+    grammar = Grammar()
+    for chunk in chunks:
+        grammar.check(chunk)
+    grammar.end()
+    blocks = [
+        {key: value for key, value in block.items() if key != "closed"} for block in streams.blocks_of(chunks)
+    ]
+    assert blocks == expected_blocks(expected)
+    reason = streams.finish_of(chunks).reason
+    assert reason.raw == expected["finish"]["raw"]
+    if expected["finish"]["kind"] == "refusal":
+        assert streams.code_of(chunks) == "REFUSAL"
+    else:
+        assert reason.kind == expected["finish"]["kind"]
+    assert usage_facts(streams.usage_of(chunks)) == expected.get("usage")
+
+
+@pytest.mark.parametrize("folder", BY_NAME)
+def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
+    expected = streams.load(folder, "expected.json")
+    chunks, translator = translate(streams.recorded_reads(folder, body_bytes(folder)))
+    check(chunks, expected)
+    assert translator.failure is None
+    assert translator.response_id == expected["responseId"]
+    assert translator.served_model == expected["model"]
+
+
+@pytest.mark.parametrize("folder", BY_NAME)
+def test_recorded_stream_byte_by_byte_is_the_same_stream(folder: Path) -> None:
+    body = body_bytes(folder)
+    assert translate(body[i : i + 1] for i in range(len(body)))[0] == translate([body])[0]
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(FOLDERS), st.data())
+def test_any_cut_of_a_recorded_stream_is_the_same_stream(folder: Path, data: st.DataObject) -> None:
+    body = body_bytes(folder)
+    sizes = data.draw(st.lists(st.integers(1, 4000), max_size=20))
+    assert translate(streams.cut(body, sizes))[0] == translate([body])[0]
+
+
+@settings(max_examples=50)
+@given(st.sampled_from(FOLDERS), st.data())
+def test_a_recorded_stream_that_stops_anywhere_is_a_success_or_a_failure_never_both(
+    folder: Path, data: st.DataObject
+) -> None:
+    body = body_bytes(folder)
+    chunks, translator = translate([body[: data.draw(st.integers(1, len(body)))]])
+    assert translator.terminal == (translator.failure is None)
+    grammar = Grammar()
+    for chunk in chunks:
+        grammar.check(chunk)
+    if translator.terminal:
+        grammar.end()
+    else:
+        assert translator.failure is not None
+        assert translator.failure.code == "STREAM_CLOSED"
+
+
+@pytest.mark.parametrize("folder", BY_NAME)
+async def test_recorded_stream_over_the_wire(folder: Path) -> None:
+    expected = streams.load(folder, "expected.json")
+    reads = streams.recorded_reads(folder, body_bytes(folder))
+    async with (
+        WireServer(event_stream(*reads, headers=(("request-id", "req_1"),))) as server,
+        AnthropicAdapter(config(server)) as adapter,
+    ):
+        chunks, stream = await run(adapter)
+    check(chunks, expected)
+    settlement = stream.settlement
+    assert settlement is not None
+    assert (settlement.request_id, settlement.response_id) == ("req_1", expected["responseId"])
+
+
+def wire_content(folder: Path) -> list[dict[str, Any]]:
+    """The content of a response as an independent reader folds it: what has to come back."""
+    content: dict[int, dict[str, Any]] = {}
+    texts: dict[int, str] = {}
+    for line in body_bytes(folder).split(b"\n"):
+        if not line.startswith(b"data:"):
+            continue
+        event: Any = json.loads(line[5:])
+        match event:
+            case {"type": "message_start", "message": {"content": list(blocks)}}:
+                content |= dict(enumerate(blocks))
+            case {"type": "content_block_start", "index": index, "content_block": block}:
+                content[index] = block
+            case {"type": "content_block_delta", "index": index, "delta": said}:
+                [(name, value)] = [(name, value) for name, value in said.items() if name != "type"]
+                if name == "partial_json":
+                    texts[index] = texts.get(index, "") + value
+                elif name == "citation":
+                    content[index].setdefault("citations", []).append(value)
+                elif isinstance(content[index].get(name), str):
+                    content[index][name] += value
+                else:
+                    content[index][name] = value
+            case _:
+                pass
+    for index, arguments in texts.items():
+        if arguments:
+            content[index]["input"] = json.loads(arguments)
+    return [
+        {name: value for name, value in block.items() if value is not None and value != []}
+        for _, block in sorted(content.items())
+    ]
+
+
+@pytest.mark.parametrize("folder", BY_NAME)
+async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> None:
+    if streams.load(folder, "expected.json")["finish"]["kind"] in ("refusal", "max-tokens"):
+        pytest.skip("a refused response is no message, and a cut call is not sent back")
+    message = message_of(translate([body_bytes(folder)])[0])
+    results = [
+        create_tool_result_message(block.id, "done")
+        for block in message.content
+        if block.type == "tool-call" and hasattr(block, "id")
+    ]
+    sent = await sent_messages(create_user_message("hi"), message, *results)
+    assert sent[1] == {"role": "assistant", "content": wire_content(folder)}
+    assert len(sent) == (3 if results else 2)
+
+
+@pytest.mark.parametrize("folder", ERRORS)
+async def test_D08_recorded_error(folder: Path) -> None:
+    meta = streams.load(folder, "meta.json")
+    body = folder.joinpath(meta["bodyFile"]).read_bytes()
+    if meta["delivery"] == "http-status":
+        response = Response(meta["status"], meta["headers"], body, framing="length")
+    else:
+        response = event_stream(body)
+    async with WireServer(response) as server, AnthropicAdapter(config(server)) as adapter:
+        _, stream = await run(adapter)
+    assert isinstance(stream.finish, Error)
+    failure = stream.finish.failure
+    assert failure.code == OUR_CODES.get(meta["class"], meta["class"])
+    assert meta["message"] in failure.message
+    assert failure.status == (meta["status"] if meta["delivery"] == "http-status" else None)

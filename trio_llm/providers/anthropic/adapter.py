@@ -1,0 +1,309 @@
+"""The adapter of the Messages API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import httpx
+
+from ...model.catalogue import (
+    DiscoveredModel,
+    ModelDiscoveryRequest,
+    ModelInfo,
+    ProviderInfo,
+    ResolvedModelInfo,
+)
+from ...model.codes import INVALID_CONFIG
+from ...model.failures import LlmError, LlmFailure
+from ...model.identifiers import MessageId
+from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.json_value import FrozenObject, freeze_optional_object
+from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.requests import GenerateOptions
+from ...model.signal import AbortSignal
+from ...protocol.json_text import encode_body
+from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...transport.client import HttpClient
+from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
+from ...transport.urls import join_url
+from ..http_call import Wire, stream_call
+from ..images import load_images
+from ..model_list import list_remote_models
+from .conversation import converse
+from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
+from .replay import OnDegraded
+from .serialize import check_options, messages_body
+from .translate import MessagesTranslator
+from .types import decode_answer, decode_event
+
+BASE_URL: Final = "https://api.anthropic.com"
+API_VERSION: Final = "2023-06-01"
+
+_logger = logging.getLogger("trio_llm.providers.anthropic")
+_WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
+_OWN_HEADERS: Final = (
+    "x-api-key",
+    "authorization",
+    "anthropic-version",
+    "anthropic-beta",
+    "content-type",
+    "content-length",
+    "host",
+    "transfer-encoding",
+)
+_KEY_VARIABLES: Final = {"x-api-key": "ANTHROPIC_API_KEY", "bearer": "ANTHROPIC_AUTH_TOKEN"}
+
+
+def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def _models(value: Iterable[AnthropicModel | str]) -> tuple[AnthropicModel, ...]:
+    return tuple(find_model(CLAUDE_MODELS, model) if isinstance(model, str) else model for model in value)
+
+
+def _betas(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class AnthropicConfig:
+    """Where and how a deployment is reached. It needs nothing but a key.
+
+    Attributes:
+        api_key: None takes the environment variable ANTHROPIC_API_KEY, with ``bearer``
+            ANTHROPIC_AUTH_TOKEN.
+        auth: whether the key is sent as ``x-api-key`` or as a bearer token.
+        base_url: a prefix, with or without ``/v1``.
+        version: the ``anthropic-version`` header.
+        betas: sent as ``anthropic-beta``, for features that ask for it.
+        headers: sent with every request; not those that the wire owns (key, version, betas,
+            content type, user agent).
+        models: what the catalogue lists, :class:`~.models.AnthropicModel` or ids.
+        default_max_tokens: what a model gets where a request sets no limit; None takes the most it can do.
+        thinking: False for a deployment that shall not think, whatever a request says.
+        thinking_settings: further members of the ``thinking`` field wherever thinking is on, such as
+            ``{"display": "summarized"}``: newer models show none of their thinking otherwise.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+
+    Raises:
+        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``auth``.
+        TypeError: ``thinking_settings`` hold something JSON cannot say.
+    """
+
+    api_key: Credential | None = attrs.field(default=None, converter=protect)
+    auth: Literal["x-api-key", "bearer"] = attrs.field(
+        default="x-api-key", validator=attrs.validators.in_(_KEY_VARIABLES)
+    )
+    base_url: str = BASE_URL
+    version: str = API_VERSION
+    betas: tuple[str, ...] = attrs.field(default=(), converter=_betas)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    models: tuple[AnthropicModel, ...] = attrs.field(default=CLAUDE_MODELS, converter=_models)
+    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    thinking: bool = True
+    thinking_settings: FrozenObject | None = attrs.field(default=None, converter=freeze_optional_object)
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+
+
+ConfigSource: TypeAlias = AnthropicConfig | Callable[[], AnthropicConfig]
+"""A configuration, or what gives the present one; it is asked once for each call."""
+
+
+def _log_degraded(message: MessageId, failure: LlmFailure) -> None:
+    _logger.warning("message %s: %s", message, failure.message)
+
+
+class AnthropicAdapter(LlmAdapter):
+    """Streams from the Messages API.
+
+    Error events, refusals, unknown stop reasons and empty responses finish with Error; transport and
+    protocol failures are raised.
+
+    Args:
+        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
+            change reaches the next call and none in flight.
+        http: the client to use; it stays the caller's to close.
+        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
+        transport: the caller's own transport, closed with the adapter.
+        identity: who sends the requests.
+        max_connections: how many connections may be open at once; further requests wait.
+        on_degraded: told of each message that is sent without its replay state, as that makes no sense
+            (INVALID_REPLAY_STATE); logged by default.
+
+    Raises:
+        ValueError: ``http`` together with what would make another one.
+    """
+
+    def __init__(
+        self,
+        config: ConfigSource = AnthropicConfig(),
+        *,
+        http: HttpClient | None = None,
+        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        identity: AppIdentity = APP_IDENTITY,
+        max_connections: int | None = None,
+        on_degraded: OnDegraded = _log_degraded,
+    ) -> None:
+        if http is not None and (client, transport, max_connections) != (None, None, None):
+            raise ValueError("give either http or what makes one")
+        self._config = config
+        self._http = http or HttpClient(
+            client=client, transport=transport, identity=identity, max_connections=max_connections
+        )
+        self._owned = http is None
+        self._on_degraded = on_degraded
+
+    @property
+    def config(self) -> AnthropicConfig:
+        """The present configuration."""
+        return self._config if isinstance(self._config, AnthropicConfig) else self._config()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._owned:
+            await self._http.aclose()
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        """Anthropic's name where the route has its id, else the route's own."""
+        return ProviderInfo(provider, "Anthropic" if provider == "anthropic" else provider)
+
+    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
+        """What the configuration says."""
+        return self.config.retry_policy
+
+    def provider_timeouts(self, provider: str) -> Timeouts:
+        """What the configuration says, over the defaults."""
+        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
+
+    def list_models(self, provider: str) -> list[ModelInfo]:
+        """The configured models, with their windows, limits and efforts."""
+        config = self.config
+        return [_resolved(config, provider, model) for model in config.models]
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo | None:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
+        config = self.config
+        return _resolved(config, provider, find_model(config.models, model))
+
+    def prepare_call(self, provider: str) -> Produce:
+        """Pin the present configuration."""
+        return partial(self._produce, self.config)
+
+    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
+        """Run one attempt on the present configuration.
+
+        Raises:
+            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
+                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
+                :func:`~trio_llm.providers.http_call.stream_call` raises.
+        """
+        await self._produce(self.config, options, sink)
+
+    async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
+        """Ask the endpoint which models it serves ("List Models"); fits ``register_model_discovery``.
+
+        The configured key goes to the configured endpoint alone; any other is asked with the request's key.
+
+        Raises:
+            LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
+                INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
+        """
+        config = self.config
+        if request.base_url is not None:
+            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
+        elif request.api_key is not None:
+            config = attrs.evolve(config, api_key=request.api_key)
+        url = join_url(config.base_url, "v1/models?limit=1000")
+        own = request.base_url is None or request.api_key is not None
+        headers, secrets = await _request_headers(config, keyed=own)
+        return await list_remote_models(self._http, url, headers, _discovered, rows="data", secrets=secrets)
+
+    async def _produce(self, config: AnthropicConfig, options: GenerateOptions, sink: ChunkSink) -> None:
+        model = find_model(config.models, options.model)
+        check_options(options, model, thinking=config.thinking)
+        url = join_url(config.base_url, "v1/messages")
+        headers, secrets = await _request_headers(config)
+        images = await load_images(options.messages)
+        conversation = converse(options.system, options.messages, images, self._on_degraded)
+        body = messages_body(
+            options,
+            model,
+            conversation,
+            max_tokens=limit_of(model, config.default_max_tokens),
+            thinking=config.thinking,
+            thinking_settings=config.thinking_settings,
+        )
+        await stream_call(
+            self._http,
+            sink,
+            _WIRE,
+            MessagesTranslator(),
+            url=url,
+            headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
+            body=encode_body(body),
+            secrets=secrets,
+        )
+
+
+def _resolved(config: AnthropicConfig, provider: str, model: AnthropicModel) -> ResolvedModelInfo:
+    return resolved(provider, model, thinking=config.thinking, default_max_tokens=config.default_max_tokens)
+
+
+def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
+    id, name = row.get("id"), row.get("display_name")
+    if not isinstance(id, str) or not id:
+        return None
+    return DiscoveredModel(
+        id,
+        name if isinstance(name, str) and name else None,
+        _capacity(row.get("max_input_tokens")),
+        _capacity(row.get("max_tokens")),
+    )
+
+
+def _capacity(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
+async def _request_headers(
+    config: AnthropicConfig, *, keyed: bool = True
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The headers that every request has, and the secrets in them."""
+    headers = [("anthropic-version", config.version)]
+    secrets: tuple[str, ...] = ()
+    if keyed:
+        credential = config.api_key
+        if credential is None:
+            credential = EnvironmentVariable(_KEY_VARIABLES[config.auth])
+        key = await resolve_credential(credential, "anthropic")
+        secrets = (key,)
+        headers.append(
+            ("x-api-key", key) if config.auth == "x-api-key" else ("authorization", f"Bearer {key}")
+        )
+    if config.betas:
+        headers.append(("anthropic-beta", ",".join(config.betas)))
+    for name, value in config.headers:
+        if name.lower() in _OWN_HEADERS:
+            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
+        headers.append((name, value))
+    return headers, secrets

@@ -1,0 +1,132 @@
+"""What of a response must come back word for word with the next request.
+
+Signatures of thinking, redacted thinking, citations, callers of tools, and everything the provider's own
+tools did stand in no block of the vocabulary. The API wants an assistant turn back as it gave it
+("Thinking in tool and multi-turn workflows", "Server tools"), so they travel in the replay state:
+
+* ``response``: ``version``; ``after``, the provider-side items behind the last block; ``container``, the
+  id of the code-execution container;
+* one entry for each block: ``type``, the block's type on this wire; the fields it has beside those the
+  content shows; ``before``, the provider-side items in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from ...model.codes import INVALID_REPLAY_STATE
+from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
+from ...model.failures import LlmFailure
+from ...model.identifiers import MessageId
+from ...model.messages import Message, ModelSource, ReplayEnvelope
+
+VERSION: Final = 1
+
+OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
+"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
+
+_WIRE_TYPES: Final[dict[type[ContentBlock], tuple[str, ...]]] = {
+    TextBlock: ("text",),
+    ReasoningBlock: ("thinking", "redacted_thinking"),
+    ToolCallBlock: ("tool_use",),
+}
+# Written from the content itself, whatever an entry says.
+_SHOWN: Final = frozenset({"type", "before", "text", "thinking", "id", "name", "input"})
+
+
+def write_replay(
+    parts: Iterable[tuple[bool, Mapping[str, Any] | None]], container: str | None, *, pending: bool
+) -> ReplayEnvelope:
+    """The envelope of a response.
+
+    Args:
+        parts: in order of appearance: whether it is a block of the vocabulary, and its entry, or the
+            provider-side item; None for an item that is not whole.
+        pending: whether a use of a server tool without a result is kept: the provider goes on with it
+            in a turn it suspended, but refuses it behind a cut.
+    """
+    listed = list(parts)
+    answered = {item.get("tool_use_id") for shown, item in listed if not shown and item is not None}
+    entries: list[dict[str, Any]] = []
+    aside: list[Mapping[str, Any]] = []
+    for shown, item in listed:
+        if shown:
+            assert item is not None
+            entries.append({**item, "before": aside} if aside else dict(item))
+            aside = []
+        elif item is not None and (
+            pending
+            or item.get("type") not in ("server_tool_use", "mcp_tool_use")
+            or item.get("id") in answered
+        ):
+            aside.append(item)
+    response: dict[str, Any] = {"version": VERSION}
+    if aside:
+        response["after"] = aside
+    if container is not None:
+        response["container"] = container
+    return ReplayEnvelope(response, entries)
+
+
+def readable(messages: Iterable[Message], on_degraded: OnDegraded) -> Iterator[Message]:
+    """The messages, without replay state that makes no sense; those others are the same objects."""
+    for message in messages:
+        source = message.source
+        if isinstance(source, ModelSource) and source.replay_state is not None:
+            fault = _fault(message.content, source.replay_state)
+            if fault is not None:
+                on_degraded(message.id, LlmFailure(f"replay state dropped: {fault}", INVALID_REPLAY_STATE))
+                message = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
+        yield message
+
+
+def _fault(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+    response, entries = state.response, state.blocks
+    if not isinstance(response, Mapping) or response.get("version") != VERSION:
+        return "it is not of this version"
+    if not _is_items(response.get("after", ())) or not isinstance(response.get("container", ""), str):
+        return "its response half has another shape"
+    if entries is None or len(entries) != len(content):
+        return "it has not one entry for each block"
+    for block, entry in zip(content, entries, strict=True):
+        if not isinstance(entry, Mapping) or entry.get("type") not in _WIRE_TYPES.get(type(block), ()):
+            return f"an entry does not fit its block of type {block.type}"
+        if not _is_items(entry.get("before", ())):
+            return "the items in front of a block are no objects"
+        needed = {"thinking": "signature", "redacted_thinking": "data"}.get(str(entry["type"]))
+        if needed is not None and not isinstance(entry.get(needed, ""), str):
+            return f"a {needed} is no text"
+    return None
+
+
+def _is_items(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(item, Mapping) and isinstance(item.get("type"), str) for item in value
+    )
+
+
+def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
+    """One entry for each block of a message that :func:`readable` let pass; None where there is none."""
+    state = state_of(message)
+    if state is None or state.blocks is None:
+        return (None,) * len(message.content)
+    return state.blocks  # type: ignore[return-value]  # checked by `readable`
+
+
+def extras_of(entry: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of a block that its content does not show."""
+    return {} if entry is None else {name: value for name, value in entry.items() if name not in _SHOWN}
+
+
+def response_of(message: Message) -> Mapping[str, Any]:
+    """The response half of a message that :func:`readable` let pass; empty where there is none."""
+    state = state_of(message)
+    return {} if state is None else state.response  # type: ignore[return-value]  # checked by `readable`
+
+
+def state_of(message: Message) -> ReplayEnvelope | None:
+    """A message's replay state, if it has any."""
+    return message.source.replay_state if isinstance(message.source, ModelSource) else None
