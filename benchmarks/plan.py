@@ -52,7 +52,7 @@ class Job:
 
 
 def _throughput() -> list[Job]:
-    quick, full = {"events": 20_000}, {"events": 60_000}
+    quick, full = {"events": 10_000}, {"events": 60_000}
     return [
         Job(kind, "throughput", {"kind": kind, **quick}, {"kind": kind, **full}, (5, 15), "events")
         for kind in ("burst", "chunks")
@@ -89,11 +89,10 @@ def _streams() -> list[Job]:
     few, many = {"events": 20}, {"events": 50}
     quick_200, full_200 = paced_200 | few, paced_200 | many
     quick_1000, full_1000 = paced_1000 | few, paced_1000 | many
-    some = _ESSENTIAL | {"expert"}
     return [
-        Job("streams-200", "concurrent", quick_200, full_200, (5, 9), quick_drivers=some),
-        Job("streams-1000", "concurrent", quick_1000, full_1000, (2, 5), quick_drivers=_ESSENTIAL),
-        Job("memory", "concurrent", quick_200, full_200, (2, 5), quick_drivers=some, fresh=True),
+        Job("streams-200", "concurrent", quick_200, full_200, (3, 9), quick_drivers=_ESSENTIAL),
+        Job("streams-1000", "concurrent", quick_1000, full_1000, (1, 5), quick_drivers=_ESSENTIAL),
+        Job("memory", "concurrent", quick_200, full_200, (2, 5), quick_drivers=_ESSENTIAL, fresh=True),
     ]
 
 
@@ -141,11 +140,11 @@ JOBS = {
         *_throughput(),
         *_requests(),
         *_streams(),
-        Job("import", "startup", {}, {}, (7, 21)),
+        Job("import", "startup", {}, {}, (5, 21)),
         Job(
             "middleware",
             "middleware",
-            {"reads": 3000, "rounds": 3},
+            {"reads": 2000, "rounds": 5},
             {"reads": 20_000, "rounds": 5},
             (1, 3),
             drivers=frozenset({"library"}),
