@@ -288,6 +288,22 @@ async def test_R07_a_signal_ends_the_wait_at_once(clock: trio.testing.MockClock)
     assert [one.event for one in written] == ["scheduled"]
 
 
+async def test_R05_a_loop_that_has_ended_stays_over(clock: trio.testing.MockClock) -> None:
+    asked = 0
+
+    async def recover(*args: object) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1
+
+    async with LlmRuntime() as runtime:
+        runtime.register_adapter(["one"], failing(1, script=REFUSED))
+        attempts = runtime.attempts(request(), recover=recover)
+        assert codes_of(await run(attempts)) == [codes.AUTH]
+        assert await run(attempts) == []
+    assert asked == 1
+
+
 async def test_R07_a_signal_ends_a_recovery_at_once(clock: trio.testing.MockClock) -> None:
     signal = AbortSignal()
 

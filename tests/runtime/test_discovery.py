@@ -149,6 +149,18 @@ async def test_T05_failures_after_an_abort_are_the_abort() -> None:
     assert "broke on the way" in str(caught.value.__cause__)
 
 
+async def test_T05_an_answer_after_an_abort_counts_no_more() -> None:
+    runtime, signal = LlmRuntime(), AbortSignal()
+
+    async def abort_and_answer(request: ModelDiscoveryRequest) -> Iterable[DiscoveredModel]:
+        signal.abort("enough")
+        return [DiscoveredModel("late")]
+
+    runtime.register_model_discovery("ns", abort_and_answer)
+    with raises_code(codes.ABORTED):
+        await runtime.discover_models("ns", ModelDiscoveryRequest(base_url="http://x", signal=signal))
+
+
 @pytest.mark.parametrize(
     ("raised", "code"),
     [

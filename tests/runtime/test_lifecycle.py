@@ -20,7 +20,7 @@ from trio_llm.streaming.contract import ChunkSink
 from trio_llm.testing.scripted import ScriptedAdapter, text_script
 from trio_llm.testing.wire_script import Hold
 
-from .support import Idle, answering, request, text_of_call
+from .support import Idle, answering, raises_code, request, text_of_call
 
 settle = trio.testing.wait_all_tasks_blocked
 
@@ -59,6 +59,37 @@ async def test_an_adapter_closed_before_the_runtime_was_entered_is_never_opened(
     async with runtime:
         await settle()
     assert (adapter.opened, adapter.closed) == (0, 0)
+
+
+async def test_L20_a_registration_that_fails_opens_nothing_and_loses_nothing() -> None:
+    async with LlmRuntime() as runtime:
+        mine, other = Idle(), Idle()
+        runtime.register_adapter(["taken"], answering())
+        registration = runtime.register_adapter(["mine"], mine)
+        with raises_code(codes.DUPLICATE_ADAPTER):
+            runtime.register_adapter(["taken"], other)
+        with raises_code(codes.DUPLICATE_ADAPTER):
+            registration.replace(["taken"], other)
+        await settle()
+        assert (mine.opened, mine.closed, other.opened) == (1, 0, 0)
+        registration.close()
+        await settle()
+        assert (mine.closed, other.opened) == (1, 0)
+
+
+async def test_an_adapter_stays_open_for_a_look_up(autojump_clock: trio.testing.MockClock) -> None:
+    class SlowToTell(Idle):
+        async def resolve_model(self, provider: str, model: str, signal: object = None) -> None:
+            await trio.sleep(3 * CLOSE_SECONDS)
+            assert self.closed == 0
+
+    async with LlmRuntime() as runtime, trio.open_nursery() as nursery:
+        adapter = SlowToTell()
+        registration = runtime.register_adapter(["one"], adapter)
+        nursery.start_soon(runtime.resolve_model_info, "one", "m")
+        await trio.sleep(1)
+        registration.close()
+    assert adapter.closed == 1
 
 
 async def test_an_adapter_replaced_by_another_is_closed_after_its_last_call() -> None:
@@ -197,12 +228,18 @@ async def test_an_adapter_that_breaks_down_fails_later_calls_and_not_the_runtime
         adapter = WithNursery()
         runtime.register_adapter(["one"], adapter)
         assert await text_of_call(runtime, request()) == "hi"
+        prepared = await runtime.prepare_call(request())
         adapter.crash.set()
         await settle()
         async with runtime.stream(request()) as stream:
             async for _ in stream:
                 pass
         assert failure_code(stream.finish) == codes.UNKNOWN
+        async with prepared.stream(request()) as stream:
+            async for _ in stream:
+                pass
+        assert failure_code(stream.finish) == codes.UNKNOWN
+        assert len(adapter.calls) == 1
     assert "broke down" in caplog.text
     assert adapter.exited == 1
 

@@ -176,12 +176,15 @@ async def test_L16_one_registration_is_pinned_across_look_up_and_dispatch() -> N
 
 async def test_L17_a_second_stream_is_INVALID_PREPARED_CALL() -> None:
     async with LlmRuntime() as runtime:
-        runtime.register_adapter(["one"], answering())
-        prepared = await runtime.prepare_call(CONFIG)
+        adapter = answering()
+        with runtime.register_adapter(["one"], adapter):
+            prepared = await runtime.prepare_call(CONFIG)
         async with prepared.stream(dispatch(prepared)) as stream:
             with raises_code(codes.INVALID_PREPARED_CALL):
                 prepared.stream(dispatch(prepared))
             prepared.close()  # does not touch the stream
+            await trio.testing.wait_all_tasks_blocked()
+            assert adapter.exited == 0
             assert [part async for part in stream.text()] == ["hi"]
 
 

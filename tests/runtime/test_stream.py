@@ -233,7 +233,7 @@ def tagging(tag: str) -> Callable[[GenerateOptions, Next], AsyncIterator[StreamC
     async def layer(options: GenerateOptions, next: Next) -> AsyncIterator[StreamChunk]:
         async for chunk in next(options):
             if isinstance(chunk, TextDelta):
-                chunk = attrs.evolve(chunk, text=f"{tag}({chunk.text})")
+                chunk = TextDelta(chunk.index, f"{tag}({chunk.text})")
             yield chunk
 
     return layer
@@ -341,6 +341,21 @@ async def test_timeouts_of_a_call_override_the_adapters_field_by_field(
             assert stream.finish.failure.code == codes.TIMEOUT
             assert message in stream.finish.failure.message
             assert trio.current_time() - started == seconds
+
+
+async def test_timeouts_an_adapter_leaves_open_have_their_defaults(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with LlmRuntime() as runtime:
+        adapter = playing([lambda sink: sink.connecting(), Hold()], timeouts=Timeouts(total=500), marks=False)
+        runtime.register_adapter(["one"], adapter)
+        started = trio.current_time()
+        async with runtime.stream(request()) as stream:
+            async for _ in stream:
+                pass
+        assert isinstance(stream.finish, Error)
+        assert "connect" in stream.finish.failure.message
+        assert trio.current_time() - started == 30
 
 
 # ---- stream_to
