@@ -18,14 +18,20 @@ from trio_llm.model.messages import (
     create_tool_result_message,
     create_user_message,
 )
+from trio_llm.providers.anthropic import AnthropicAdapter
 from trio_llm.providers.anthropic.replay import readable
+from trio_llm.runtime.runtime import LlmRuntime
+from trio_llm.testing.wire_script import event_stream
+from trio_llm.testing.wire_server import WireServer
 
+from ..wire import ask
 from .messages import (
     SOURCE,
     begin,
     body_of,
     call,
     chunks_of,
+    config,
     delta,
     end,
     message_of,
@@ -202,3 +208,24 @@ async def test_an_entry_cannot_say_what_the_content_says() -> None:
     message = create_assistant_message(content, attrs.evolve(SOURCE, replay_state=state))
     sent = await sent_messages(HI, message)
     assert sent[1]["content"] == [{"type": "text", "text": "a", "citations": [CITATION]}]
+
+
+async def test_L22_through_the_runtime_a_signed_turn_comes_back() -> None:
+    turn = start() + thinking(0, "hm", "sig") + call(1, '{"a": 1}') + end("tool_use")
+    answers = [event_stream(turn), event_stream(start() + text(0, "Done.") + end())]
+    async with WireServer(answers) as server, LlmRuntime() as runtime:
+        runtime.register_adapter(["claude"], AnthropicAdapter(config(server)))
+        asked = ask(provider="claude", model="claude-opus-5", messages=[HI])
+        async with runtime.stream(asked) as stream:
+            assert [chunk async for chunk in stream]
+        assert stream.message is not None
+        result = create_tool_result_message(CallId("toolu_1"), "done")
+        more = attrs.evolve(asked, messages=[HI, stream.message, result])
+        async with runtime.stream(more) as stream:
+            assert [chunk async for chunk in stream]
+    first, second = (request.json() for request in server.requests)
+    assert first["max_tokens"] == second["max_tokens"] == 128_000
+    assert second["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {"a": 1}},
+    ]

@@ -111,9 +111,8 @@ def _add(role: str, content: list[dict[str, Any]], out: list[dict[str, Any]]) ->
 
 
 def _user(content: Iterable[ContentBlock], images: Mapping[str, str]) -> list[dict[str, Any]]:
-    # Results come first: they must follow the calls at once.
-    blocks = sorted(content, key=lambda block: not isinstance(block, ToolResultBlock))
-    return [part for block in blocks for part in _user_block(block, images)]
+    # Results come first, as the API wants them: the repaired history has them right behind their calls.
+    return [part for block in content for part in _user_block(block, images)]
 
 
 def _user_block(block: ContentBlock, images: Mapping[str, str]) -> list[dict[str, Any]]:
