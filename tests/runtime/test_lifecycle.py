@@ -376,10 +376,29 @@ async def test_a_runtime_is_entered_once_and_takes_no_adapters_afterwards() -> N
     async with runtime:
         with pytest.raises(RuntimeError, match="once"):
             await runtime.__aenter__()
+        registration = runtime.register_adapter(["one"], Idle())
     with pytest.raises(RuntimeError, match="left"):
-        runtime.register_adapter(["one"], Idle())
+        runtime.register_adapter(["two"], Idle())
+    with pytest.raises(RuntimeError, match="left"):
+        registration.replace(["one"])
+    registration.close()
+    assert runtime.list_providers() == ()
     with pytest.raises(RuntimeError, match="open runtime"):
         runtime.stream(request())
+
+
+async def test_nothing_is_opened_while_the_runtime_is_being_left() -> None:
+    class Meddling(Idle):
+        async def __aexit__(self, *error: object) -> None:
+            with pytest.raises(RuntimeError, match="left"):
+                registration.replace(["one"], Idle())
+            self.closed += 1
+
+    adapter = Meddling()
+    async with LlmRuntime() as runtime:
+        registration = runtime.register_adapter(["one"], adapter)
+        await settle()
+    assert adapter.closed == 1
 
 
 async def test_a_stream_made_before_and_entered_after_the_runtime_was_left_fails_in_order() -> None:
@@ -403,13 +422,15 @@ async def test_the_log_of_a_quiet_runtime_is_empty(caplog: pytest.LogCaptureFixt
     assert caplog.text == ""
 
 
-async def test_a_stream_is_entered_once_and_its_adapter_let_go_all_the_same() -> None:
+async def test_entering_a_stream_twice_does_not_let_its_adapter_go() -> None:
     async with LlmRuntime() as runtime:
-        adapter = answering()
-        with runtime.register_adapter(["one"], adapter):
-            async with runtime.stream(request()) as stream:
-                pass
-            with pytest.raises(RuntimeError):
+        adapter = ScriptedAdapter([[Hold()]])
+        registration = runtime.register_adapter(["one"], adapter)
+        async with runtime.stream(request()) as stream:
+            with pytest.raises(RuntimeError, match="once"):
                 await stream.__aenter__()
+            registration.close()
+            await settle()
+            assert adapter.exited == 0
         await settle()
         assert adapter.exited == 1

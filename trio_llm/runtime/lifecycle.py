@@ -142,13 +142,20 @@ class Tenancies:
         self._by_adapter: dict[int, Tenancy] = {}
         self._nursery: trio.Nursery | None = None
         self._waiting: list[Tenancy] = []
+        self._closed = False
         self.close_errors: list[Exception] = []
 
     def of(self, adapter: LlmAdapter) -> Tenancy:
-        """The adapter's present life; a new one begins if it has none, or if the last one retired."""
+        """The adapter's present life; a new one begins if it has none, or if the last one retired.
+
+        Raises:
+            RuntimeError: a new one is needed, and the runtime was left.
+        """
         known = self._by_adapter.get(id(adapter))
         if known is not None and not known.retired:
             return known
+        if self._closed:
+            raise RuntimeError("the runtime was left")
         tenancy = Tenancy(adapter, known)
         self._by_adapter[id(adapter)] = tenancy
         if self._nursery is None:
@@ -174,6 +181,7 @@ class Tenancies:
                 del self._by_adapter[id(tenancy.adapter)]
 
     def retire_all(self) -> None:
-        """Close every adapter, whoever holds it."""
+        """Close every adapter, whoever holds it, and open no other."""
+        self._closed = True
         for tenancy in list(self._by_adapter.values()):
             tenancy.retire()

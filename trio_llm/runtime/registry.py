@@ -105,6 +105,7 @@ class AdapterRegistration(Handle):
         Raises:
             LlmError: REGISTRATION_DISPOSED after close; INVALID_ADAPTER, DUPLICATE_ADAPTER, and
                 then nothing has changed.
+            RuntimeError: the runtime was left.
         """
         self._shelf.require(self)
         self._put(_names(providers), self._adapter if adapter is None else adapter)

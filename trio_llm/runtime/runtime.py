@@ -132,8 +132,6 @@ class LlmRuntime:
                 DUPLICATE_ADAPTER, a name is taken or comes twice. Then nothing has changed.
             RuntimeError: the runtime was left.
         """
-        if self._state == "closed":
-            raise RuntimeError("the runtime was left")
         return self._registry.register(providers, adapter)
 
     def register_configurable_providers(

@@ -31,12 +31,9 @@ class RuntimeStream(ChunkStream):
         self._open_streams = open_streams
 
     async def __aenter__(self) -> Self:
+        stream = await super().__aenter__()
         self._open_streams.add(self)
-        try:
-            return await super().__aenter__()
-        except BaseException:
-            self._left()
-            raise
+        return stream
 
     async def __aexit__(
         self,
@@ -47,8 +44,5 @@ class RuntimeStream(ChunkStream):
         try:
             await super().__aexit__(exc_type, exc, traceback)
         finally:
-            self._left()
-
-    def _left(self) -> None:
-        self._open_streams.discard(self)
-        self._routes.release()
+            self._open_streams.discard(self)
+            self._routes.release()
