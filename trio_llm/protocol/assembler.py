@@ -91,16 +91,24 @@ class BlockAssembler:
             AssertionError: one of them is no stream chunk; those before it count.
         """
         entries = self._entries
+        # Where the last delta went, so that more of the same is one append: nearly every chunk there is.
+        index, parts = -1, list[str]()
+        kind: type[TextDelta | ReasoningDelta] = TextDelta
         for chunk in chunks:
+            if type(chunk) is kind and chunk.index == index:
+                parts.append(chunk.text)
+                continue
             match chunk:
                 case TextDelta():
                     entry = entries.get(chunk.index) or self._open(chunk.index, TextBlock.type)
                     if entry.block is None and entry.type == TextBlock.type:
                         entry.parts.append(chunk.text)
+                        index, kind, parts = chunk.index, TextDelta, entry.parts
                 case ReasoningDelta():
                     entry = entries.get(chunk.index) or self._open(chunk.index, ReasoningBlock.type)
                     if entry.block is None and entry.type == ReasoningBlock.type:
                         entry.parts.append(chunk.text)
+                        index, kind, parts = chunk.index, ReasoningDelta, entry.parts
                 case ToolCallDelta():
                     entry = entries.get(chunk.index) or self._open(chunk.index, ToolCallBlock.type)
                     if entry.block is None and entry.type == ToolCallBlock.type:
@@ -112,6 +120,7 @@ class BlockAssembler:
                     if chunk.index not in entries:
                         self._open(chunk.index, chunk.block_type)
                 case BlockEnd():
+                    index = -1
                     entry = entries.get(chunk.index) or self._open(chunk.index, block_tag(chunk.block))
                     if entry.block is None:
                         entry.block = _named(chunk.block, chunk.index)

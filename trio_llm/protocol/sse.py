@@ -13,6 +13,7 @@ text (or ``[DONE]``), it is, and counts.
 from __future__ import annotations
 
 from itertools import repeat
+from operator import contains
 from typing import Final, TypeAlias
 
 from ..model import codes
@@ -134,7 +135,7 @@ class SseDecoder:
             if _LF not in payload:
                 return [("", payload)]
             payloads = payload.split(b"\n\ndata: ")
-            if payload.count(_LF) == 2 * (len(payloads) - 1):  # no line ends but those just cut away
+            if not any(map(contains, payloads, repeat(_LF))):  # one line each
                 return list(zip(repeat(""), payloads))
         events: list[SseEvent] = []
         for block in data[:-2].split(b"\n\n"):

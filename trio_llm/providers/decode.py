@@ -18,6 +18,9 @@ from ..protocol.json_text import decode_lenient
 
 T = TypeVar("T")
 
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the strict decoder raises for what it does not take."""
+
 QUOTED = 200
 """How many characters of a text that makes no sense an error quotes."""
 
@@ -33,7 +36,7 @@ class EventDecoder(Generic[T]):
 
     Attributes:
         fast: the strict decoder, for a loop that wants to look at the bytes before falling back to
-            :meth:`lenient`; raises ``msgspec.DecodeError``.
+            :meth:`lenient`; raises one of ``UNDECODABLE``.
     """
 
     __slots__ = ("_type", "fast")
@@ -61,5 +64,5 @@ class EventDecoder(Generic[T]):
         """Decode, strictly first. Raises as :meth:`lenient`."""
         try:
             return self.fast(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             return self.lenient(data)

@@ -21,6 +21,7 @@ from ..protocol.sse import SseDecoder
 from ..streaming.contract import ChunkSink
 from ..transport.client import HttpClient, HttpResponse
 from ..transport.errors import error_from_response
+from .decode import UNDECODABLE
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
@@ -87,6 +88,8 @@ class Wire(Generic[E]):
     Attributes:
         decode: one event from its name and data; None for what carries nothing. Raises LlmError
             MALFORMED_RESPONSE.
+        fast: decodes an event without a name in one call, for the common case: it raises one of
+            ``UNDECODABLE`` where ``decode`` must look.
         framing: makes the decoder of one response.
         media_type: a part of the content type that a stream declares.
         foreign: first bytes of a body that is not this stream but a web page or a JSON document.
@@ -95,6 +98,7 @@ class Wire(Generic[E]):
     """
 
     decode: Callable[[str, bytes], E | None]
+    fast: Callable[[bytes], E] | None = attrs.field(default=None, kw_only=True)
     framing: Callable[[], SseDecoder | NdjsonDecoder] = SseDecoder
     media_type: str = "event-stream"
     foreign: bytes = b"<{["
@@ -212,15 +216,22 @@ class _Reader(Generic[E]):
                 raise LlmError.of(translator.failure)
 
     def _translate(self, data: bytes, out: list[StreamChunk]) -> None:
-        translator, decode = self._translator, self._wire.decode
+        translator, feed, decode = self._translator, self._translator.feed, self._wire.decode
+        fast = self._wire.fast
+        event: E | None
         for name, payload in self._framing.feed(data) if data else self._framing.close(True):
-            event = decode(name, payload)
-            if event is None:
-                continue
-            self._has_events = True
-            translator.feed(event, out)
-            if translator.terminal:
-                return
+            if name or fast is None:
+                event = decode(name, payload)
+            else:
+                try:
+                    event = fast(payload)
+                except UNDECODABLE:
+                    event = decode(name, payload)
+            if event is not None:
+                self._has_events = True
+                feed(event, out)
+                if translator.terminal:
+                    return
         if not data:
             translator.close(True, out)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ...model.codes import MALFORMED_RESPONSE
 from ...model.failures import LlmError
-from ..decode import EventDecoder, excerpt
+from ..decode import UNDECODABLE, EventDecoder, excerpt
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -80,7 +80,7 @@ def decode_event(name: str, data: bytes) -> MessageEvent | None:
     """
     try:
         event = _fast(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         text = data.strip()
         if not text or text.startswith(b":"):
             return None

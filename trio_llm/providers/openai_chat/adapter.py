@@ -29,7 +29,7 @@ from .serialize import chat_body, check_options, effort_fields
 from .translate import ChatTranslator
 from .types import decode_body, decode_event
 
-_WIRE: Final = Wire(decode_event, decode_whole=decode_body)
+_WIRE: Final = Wire(decode_event, fast=decode_body.fast, decode_whole=decode_body)
 _OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
 
 

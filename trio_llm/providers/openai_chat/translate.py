@@ -150,10 +150,13 @@ class ChatTranslator:
                     self._add(ReasoningBlock, reasoning, out)
                 content = delta.content
                 if content:
-                    if isinstance(content, str):
-                        self._add(TextBlock, content, out)
-                    else:
+                    if not isinstance(content, str):
                         self._feed_parts(content, out)
+                    elif self._kind is TextBlock and not self._holding and content.isascii():
+                        self._parts.append(content)  # nearly every event there is
+                        out.append(TextDelta(self._index, content))
+                    else:
+                        self._add(TextBlock, content, out)
                 if delta.tool_calls:
                     for part in delta.tool_calls:
                         self._feed_call(part, out)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..decode import EventDecoder
+from ..decode import UNDECODABLE, EventDecoder
 
 
 class ContentPart(msgspec.Struct, gc=False):
@@ -101,7 +101,7 @@ def decode_event(name: str, data: bytes) -> ChatChunk | None:
     """
     try:
         chunk = _fast(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         text = data.strip()
         if text == b"[DONE]":
             return DONE
