@@ -144,13 +144,18 @@ class Timeouts:
 
     def over(self, base: Timeouts) -> Timeouts:
         """These timeouts where set, ``base`` elsewhere."""
-        if base is self:
-            return self
-        own, other = attrs.astuple(self), attrs.astuple(base)
-        merged = [theirs if mine is None else mine for mine, theirs in zip(own, other, strict=True)]
-        names = ("connect", "first_event", "idle", "progress", "total")
-        return Timeouts(**dict(zip(names, merged, strict=True)))
+        if self is base or self == _UNSET:
+            return base
+        return Timeouts(
+            connect=base.connect if self.connect is None else self.connect,
+            first_event=base.first_event if self.first_event is None else self.first_event,
+            idle=base.idle if self.idle is None else self.idle,
+            progress=base.progress if self.progress is None else self.progress,
+            total=base.total if self.total is None else self.total,
+        )
 
+
+_UNSET = Timeouts()
 
 DEFAULT_TIMEOUTS = Timeouts(connect=30, first_event=math.inf, idle=300, progress=math.inf, total=math.inf)
 """What holds where neither a call nor its adapter says otherwise."""

@@ -131,8 +131,9 @@ async def stream_call(
             (MALFORMED_RESPONSE) or a missing end (STREAM_CLOSED) amounts to.
     """
     async with client.request("POST", url, headers=headers, content=body, watcher=sink) as response:
-        sink.note_response(status=response.status, request_id=response.request_id)
-        translator.request_id = response.request_id
+        request_id = response.request_id
+        sink.note_response(status=response.status, request_id=request_id)
+        translator.request_id = request_id
         try:
             if not 200 <= response.status <= 299:
                 answer = await _error_body(response)
@@ -146,8 +147,8 @@ async def stream_call(
                 )
             await _Reader(response, sink, wire, translator, secrets).run()
         except LlmError as error:
-            if error.failure.request_id is None and response.request_id is not None:
-                error.failure = attrs.evolve(error.failure, request_id=response.request_id)
+            if error.failure.request_id is None and request_id is not None:
+                error.failure = attrs.evolve(error.failure, request_id=request_id)
             raise
 
 

@@ -6,6 +6,7 @@ is added to it, nothing of it is lost and nothing is said twice.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -21,6 +22,7 @@ _VERSION: Final = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]*)?", re.IGNORECASE)
 _HARMLESS: Final = ("alt", "api-version")
 
 
+@functools.lru_cache(64)  # an adapter asks for the same one with every request
 def join_url(base: str, path: str) -> str:
     """The URL of ``path`` below ``base``.
 
