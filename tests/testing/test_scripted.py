@@ -39,7 +39,6 @@ class RecordingSink(ChunkSink):
         self.log: list[object] = []
 
     async def send_batch(self, chunks: Sequence[StreamChunk], *, received: int = 0) -> None:
-        await trio.lowlevel.checkpoint()
         self.log.append(tuple(chunks))
 
     async def aclose(self) -> None:
@@ -131,6 +130,16 @@ async def test_cancellation_passes(
     assert scope.cancelled_caught
     assert adapter.calls[0].outcome == "cancelled"
     assert adapter.calls[0].ended.is_set()
+
+
+@pytest.mark.parametrize("step", [TextDelta(0, "a"), (TextDelta(0, "a"), TextDelta(0, "b"))])
+async def test_every_send_is_a_checkpoint(step: StreamChunk | tuple[StreamChunk, ...]) -> None:
+    sink = RecordingSink()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await ScriptedAdapter([[step]], marks=False).produce(OPTIONS, sink)
+    assert scope.cancelled_caught
+    assert sink.log == []
 
 
 async def test_scripts_are_played_in_order_and_run_out() -> None:

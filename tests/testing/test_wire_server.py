@@ -422,6 +422,18 @@ async def test_tls_client_that_goes_during_the_handshake(
     assert connection.gone_how == "eof"
 
 
+async def test_what_is_no_tls_ends_the_connection_and_is_recorded(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext], autojump: object
+) -> None:
+    async with WireServer(tls=tls[0]) as server:
+        assert await exchange(server, GET) == []
+    (connection,) = server.connections
+    assert connection.protocol_error is not None
+    assert "HTTP_REQUEST" in connection.protocol_error
+    assert not connection.gone.is_set()
+    assert server.requests == []
+
+
 async def test_endless_body_has_no_length() -> None:
     with pytest.raises(ValueError, match="endless body"):
         Response(body=[Repeat((b"a",))], framing="length").encode_head()

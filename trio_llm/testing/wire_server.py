@@ -82,7 +82,7 @@ class WireConnection:
         ended: set when the server is done with it, whoever ended it.
         requests: the requests it carried.
         bytes_sent: how many bytes were handed to the network in full writes.
-        protocol_error: what was wrong with a request that was no HTTP.
+        protocol_error: what was wrong with bytes that were no HTTP, or no TLS.
     """
 
     id: int
@@ -234,6 +234,7 @@ class _Wire:
         self.arrived = bytearray()
         self.news = trio.lowlevel.ParkingLot()
         self.reading_ahead = False
+        self.over = False  # nothing more will be read
         self.settle = False
 
     async def serve(self) -> None:
@@ -255,14 +256,14 @@ class _Wire:
                 nursery.cancel_scope.cancel()
             if broken:
                 return
-        if isinstance(self.stream, trio.SSLStream) and not self.record.gone.is_set():
+        if isinstance(self.stream, trio.SSLStream) and not self.over:
             # Sends the close alert; a peer that does not answer it must not keep us.
             with trio.move_on_after(_CLOSE_DEADLINE):
                 await self.stream.unwrap()
 
     async def read_ahead(self, scope: trio.CancelScope) -> None:
         """Read whatever comes, at all times, so that the client's end is seen as it happens."""
-        while not self.record.gone.is_set():
+        while not self.over:
             await self.read_once()
             self.news.unpark_all()
         scope.cancel()
@@ -271,14 +272,18 @@ class _Wire:
         try:
             data = await self.stream.receive_some(_READ)
         except trio.BrokenResourceError as error:
-            # OpenSSL calls it an error too if the client just closes during the handshake.
-            self.note_gone("eof" if isinstance(error.__cause__, ssl.SSLError) else "reset")
+            self.over = True
+            if isinstance(error.__cause__, ssl.SSLError):
+                self.record.protocol_error = str(error.__cause__)
+            else:
+                self.note_gone("reset")
         else:
             self.arrived += data
             if not data:
                 self.note_gone("eof")
 
     def note_gone(self, how: Literal["eof", "reset"]) -> None:
+        self.over = True
         self.record.gone_how = how
         self.record.gone_at = trio.current_time()
         self.record.gone.set()
@@ -374,7 +379,7 @@ class _Wire:
     async def hold(self) -> None:
         if self.reading_ahead:
             await trio.sleep_forever()  # until read_ahead sees the client's end
-        while not self.record.gone.is_set():
+        while not self.over:
             await self.read_once()
         raise _Closed
 
