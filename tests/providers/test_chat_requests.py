@@ -241,6 +241,19 @@ class TestHistory:
         )
         assert [message["role"] for message in said] == ["assistant", "tool", "user", "user", "assistant"]
 
+    async def test_images_of_tool_results_precede_an_answer_at_once(self) -> None:
+        said = await messages_of(
+            assistant(call("c1")),
+            create_tool_result_message(CallId("c1"), [ImageBlock(PIXEL)]),
+            assistant(TextBlock("a pixel")),
+        )
+        assert [message["role"] for message in said] == ["assistant", "tool", "user", "assistant"]
+
+    async def test_an_image_that_is_refused_is_not_even_read(self, tmp_path: Path) -> None:
+        image = ImageBlock(Attachment("x", "image/png", path=str(tmp_path / "none.png")))
+        with pytest.raises(LlmError, match="of the assistant"):
+            await messages_of(assistant(image))
+
     async def test_an_image_by_url_and_from_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "pixel.png"
         file.write_bytes(b"\x89PNG")

@@ -204,6 +204,14 @@ class TestOptions:
     async def test_others_are_refused(self, key: str) -> None:
         assert (await refusal_of(provider_options={key: 1})).code == "UNSUPPORTED_OPTION"
 
+    async def test_what_is_refused_is_refused_before_the_key_is_asked_for(self) -> None:
+        def key() -> str:
+            raise AssertionError("the key is of no use here")
+
+        refused = {"provider_options": {"no_such": 1}}, {"reasoning_effort": ReasoningEffortId("medium")}
+        for fields in refused:
+            assert (await refusal_of({"api_key": key}, **fields)).code.startswith("UNSUPPORTED_")
+
     async def test_a_schema_is_refused(self) -> None:
         assert (await refusal_of(response_format=ResponseFormat({}))).code == "UNSUPPORTED_OPTION"
 
@@ -290,7 +298,8 @@ class TestConfiguration:
         async with WireServer(event_stream(HI, DONE)) as server, HttpClient() as http:
             for _ in range(2):
                 async with DeepSeekAdapter(config(server), http=http) as adapter:
-                    await run(adapter)
+                    _, stream = await run(adapter)
+                assert stream.finish == Stop()
             assert len(server.connections) == 1
 
     async def test_its_own_client_is_closed(self) -> None:
