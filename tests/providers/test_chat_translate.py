@@ -218,6 +218,12 @@ class TestToolCalls:
         chunks = chunks_of(said(call(0, "a", "f", '{"a":"}'), call(0, "", "f", '{"}')))
         assert calls_of(chunks) == [("a", "f", '{"a":"}{"}')]
 
+    def test_a_part_that_says_nothing_new_makes_no_chunk_and_ends_no_text(self) -> None:
+        again = call(0, "a", "f", "")
+        chunks = chunks_of(said(call(0, "a", "f", "{}"), {"content": "b"}, again, {"content": "c"}))
+        assert [block["type"] for block in streams.blocks_of(chunks)] == ["tool-call", "text"]
+        assert sum(isinstance(chunk, ToolCallDelta) for chunk in chunks) == 1
+
     def test_numbers_as_ids(self) -> None:
         assert calls_of(chunks_of(said(call(0, 7, "f", "{}"), call(0, 7, None, "")))) == [("7", "f", "{}")]
 
@@ -546,4 +552,5 @@ def _seconds_for(fragments: int) -> float:
 
 
 def test_a_hundred_thousand_argument_deltas_cost_linear_time() -> None:
-    assert _seconds_for(100_000) <= 8 * max(_seconds_for(25_000), 0.02)
+    # Linear is 4, quadratic 16; a busy machine may spoil one measurement, not three.
+    assert any(_seconds_for(100_000) <= 8 * max(_seconds_for(25_000), 0.02) for _ in range(3))
