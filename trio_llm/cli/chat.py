@@ -99,8 +99,7 @@ async def chat(options: GenerateOptions, prompt: str | None, screen: Screen, bas
                         await _converse(conversation, screen)
                         status = 0
                 except BrokenPipeError:
-                    # Nobody reads any more. Python would complain again when it flushes at exit.
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                    # Nobody reads any more, so there is nobody to tell.
                     status = FAILED
                 nursery.cancel_scope.cancel()
     return status
