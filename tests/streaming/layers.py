@@ -202,7 +202,8 @@ async def truncate(options: GenerateOptions, next: Next) -> AsyncIterator[Stream
     """One chunk, then a Finish of its own."""
     async for chunk in next(options):
         yield chunk
-        yield Finish(Stop(raw="truncated"))
+        if not isinstance(chunk, Finish):
+            yield Finish(Stop(raw="truncated"))
         return
 
 

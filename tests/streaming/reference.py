@@ -89,7 +89,8 @@ class Expected:
         recorded: the verdict.
         endings: for each number of chunks that may reach the consumer, how its loop may end
             (a verdict, "left" or "Cancelled") and when.
-        may_be_left_instead: the body left in the opening instant, and a cancel came in a later pass.
+        may_be_left_instead: the body left in the opening instant, and a cancel or abort came in a
+            later pass.
         taken_in_leaving: behind layers, this end may be taken in the instant the body leaves.
     """
 

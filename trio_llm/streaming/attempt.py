@@ -7,6 +7,7 @@ the consumer sees last is the verdict over all stamps (see :mod:`.verdict`).
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import trio
@@ -73,7 +74,8 @@ class Attempt(ChunkSink):
         self._causes = causes
         self._watchdog = watchdog
         self._send, self._receive = trio.open_memory_channel[Sequence[StreamChunk]](buffer)
-        self._stash: Sequence[StreamChunk] | None = None
+        self._stash: deque[Sequence[StreamChunk]] = deque()
+        self._blocked = 0
         self._finished = False
         self._taken = False
         self._dropped: Cause | None = None
@@ -117,16 +119,21 @@ class Attempt(ChunkSink):
             self.scope.deadline = trio.current_time() + DRAIN_SECONDS
 
     async def _send_slowly(self, chunks: Sequence[StreamChunk], now: float) -> None:
-        self.clock.pause(now)
+        if not self._blocked:
+            self.clock.pause(now)
+        self._blocked += 1  # an adapter may have several tasks that send
         try:
             await self._send.send(chunks)
         except trio.Cancelled:
-            self._stash = chunks  # received data is never lost
+            self._stash.append(chunks)  # received data is never lost
             raise
         except trio.BrokenResourceError:
             pass  # as above
-        self.clock.resume(trio.current_time())
-        self._watchdog.due_earlier(self)
+        finally:
+            self._blocked -= 1
+        if not self._blocked:
+            self.clock.resume(trio.current_time())
+            self._watchdog.due_earlier(self)
 
     def _account(self, now: float, received: int) -> bool:
         """A model event came in; whether it was the first."""
@@ -303,8 +310,8 @@ class Attempt(ChunkSink):
         else:
             self.fold.add(batch)
             return batch
-        if self._stash is not None:
-            batch, self._stash = self._stash, None
+        if self._stash:
+            batch = self._stash.popleft()
             self.fold.add(batch)
             return batch
         await trio.lowlevel.checkpoint()  # callers of this instant land before the freeze
@@ -313,9 +320,8 @@ class Attempt(ChunkSink):
 
     def freeze(self) -> Cause:
         """The verdict, from now on fixed."""
-        if self._stash is not None:  # the taker has left before it was offered
-            self.fold.add(self._stash)
-            self._stash = None
+        while self._stash:  # the taker has left before it was offered
+            self.fold.add(self._stash.popleft())
         if self.verdict is None:
             shared = self._causes
             self.verdict = first_cause(

@@ -320,6 +320,8 @@ class Race:
                     raise item
                 return entrant, item
             if all(entrant.finished.is_set() for entrant in self._entrants):
+                # Legs also end because all is cancelled, and then that is what must be raised.
+                await lane.park(trio.lowlevel.checkpoint_if_cancelled)
                 raise trio.EndOfChannel
             await lane.park(self._arrived.park)
 

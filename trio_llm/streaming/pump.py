@@ -42,7 +42,8 @@ class Pump:
                 with lane.scope:
                     async for chunk in lane.build(0, call.options):
                         await self._put(chunk)
-                if self.finish is None and call.causes.left is None:
+                call.causes.note_ambient()
+                if self.finish is None and call.causes.left is None and call.causes.ambient is None:
                     await self._put(self._missing_finish())
         except Exception as error:
             self._error = error
