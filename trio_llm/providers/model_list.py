@@ -25,13 +25,15 @@ async def list_remote_models(
     read_row: Callable[[dict[str, Any]], DiscoveredModel | None],
     *,
     rows: str,
+    bare: bool = False,
     secrets: Sequence[str] = (),
 ) -> list[DiscoveredModel]:
     """GET ``url`` and read its rows. Cancellation closes the connection.
 
     Args:
         read_row: one row; None for one that cannot be used.
-        rows: the name of the member that holds the rows.
+        rows: the name of the member that holds the rows; null there is an empty list (as Go encodes one).
+        bare: whether the list may also come by itself.
         secrets: blacked out where an error repeats one.
 
     Raises:
@@ -59,7 +61,19 @@ async def list_remote_models(
             status=error.failure.status,
             request_id=error.failure.request_id,
         ) from error
-    found = listed.get(rows) if isinstance(listed, dict) else None
+    found = listed if bare else None
+    if isinstance(listed, dict) and rows in listed:
+        found = [] if listed[rows] is None else listed[rows]
     if not isinstance(found, list):
         raise LlmError("the endpoint's answer is no list of models", DISCOVERY_FAILED)
     return [model for row in found if isinstance(row, dict) and (model := read_row(row)) is not None]
+
+
+def capacity(value: object) -> int | None:
+    """A count of tokens as a row has it; None where it is none."""
+    return value if type(value) is int and value > 0 else None
+
+
+def text(value: object) -> str | None:
+    """A text as a row has it; None where it is none, or empty."""
+    return value if isinstance(value, str) and value else None

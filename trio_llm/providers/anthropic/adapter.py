@@ -33,7 +33,7 @@ from ...transport.credentials import Credential, EnvironmentVariable, protect, r
 from ...transport.urls import join_url
 from ..http_call import Wire, stream_call
 from ..images import load_images
-from ..model_list import list_remote_models
+from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
 from .replay import OnDegraded
@@ -270,19 +270,15 @@ def _resolved(config: AnthropicConfig, provider: str, model: AnthropicModel) -> 
 
 
 def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
-    id, name = row.get("id"), row.get("display_name")
-    if not isinstance(id, str) or not id:
+    id = text(row.get("id"))
+    if id is None:
         return None
     return DiscoveredModel(
         id,
-        name if isinstance(name, str) and name else None,
-        _capacity(row.get("max_input_tokens")),
-        _capacity(row.get("max_tokens")),
+        text(row.get("display_name")),
+        capacity(row.get("max_input_tokens")),
+        capacity(row.get("max_tokens")),
     )
-
-
-def _capacity(value: object) -> int | None:
-    return value if type(value) is int and value > 0 else None
 
 
 async def _request_headers(

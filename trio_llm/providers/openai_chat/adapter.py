@@ -10,7 +10,13 @@ from typing import Final, TypeAlias
 import attrs
 import httpx
 
-from ...model.catalogue import ModelInfo, ProviderInfo, ResolvedModelInfo
+from ...model.catalogue import (
+    DiscoveredModel,
+    ModelDiscoveryRequest,
+    ModelInfo,
+    ProviderInfo,
+    ResolvedModelInfo,
+)
 from ...model.codes import INVALID_BASE_URL, INVALID_CONFIG
 from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
@@ -24,6 +30,8 @@ from ...transport.credentials import Credential, EnvironmentVariable, protect, r
 from ...transport.urls import join_url
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_list import list_remote_models
+from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
 from .serialize import chat_body, check_options, effort_fields
 from .translate import ChatTranslator
@@ -181,11 +189,38 @@ class ChatAdapter(LlmAdapter):
         """
         await self._produce(self.config, options, sink)
 
+    async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
+        """Ask the endpoint which models it serves ("List models"); fits ``register_model_discovery``.
+
+        The configured key goes to the configured endpoint alone; any other is asked with the request's key.
+
+        Raises:
+            LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
+                INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
+        """
+        config = self.config
+        keyed = request.base_url is None or request.api_key is not None
+        if request.base_url is not None:
+            config = attrs.evolve(config, base_url=request.base_url, headers=())
+        if request.api_key is not None:
+            config = attrs.evolve(config, api_key=request.api_key)
+        url = _url(config, "models")
+        headers, secrets = await _key_headers(config) if keyed else ([], ())
+        return await list_remote_models(
+            self._http,
+            url,
+            [("accept", "application/json"), *headers, *_configured_headers(config)],
+            read_row,
+            rows="data",
+            bare=True,
+            secrets=secrets,
+        )
+
     async def _produce(self, config: ChatConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         profile = config.profile
         check_options(options, profile)
         effort_fields(options, profile, thinking=config.thinking)
-        url = _endpoint(config)
+        url = _url(config, profile.path)
         headers, secrets = await _request_headers(config, options)
         images = await load_images(options.messages)
         body = chat_body(options, profile, images, thinking=config.thinking)
@@ -206,11 +241,11 @@ def _listed(config: ChatConfig) -> tuple[ChatModel, ...]:
     return config.profile.models if config.models is None else config.models
 
 
-def _endpoint(config: ChatConfig) -> str:
+def _url(config: ChatConfig, path: str) -> str:
     base = config.base_url if config.base_url is not None else config.profile.base_url
     if base is None:
         raise LlmError(f"{config.profile.name} needs a base URL", INVALID_BASE_URL)
-    return join_url(base, config.profile.path)
+    return join_url(base, path)
 
 
 async def _request_headers(
@@ -218,21 +253,29 @@ async def _request_headers(
 ) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
     """The headers of a request, and the secrets in them."""
     profile = config.profile
-    headers = [("content-type", "application/json"), ("accept", "text/event-stream")]
-    credential = config.api_key
-    if credential is None and profile.key_variable is not None and profile.key_required:
-        credential = EnvironmentVariable(profile.key_variable)
-    secrets: tuple[str, ...] = ()
-    if credential is not None or profile.key_required:
-        key = await resolve_credential(credential, profile.id)
-        secrets = (key,)
-        headers.append((profile.key_header, profile.key_prefix + key))
+    keys, secrets = await _key_headers(config)
+    headers = [("content-type", "application/json"), ("accept", "text/event-stream"), *keys]
     if profile.session_header is not None and options.session_id is not None:
         headers.append((profile.session_header, options.session_id))
     if options.purpose == "compaction":
         headers.extend(profile.compaction_headers)
-    for name, value in config.headers:
-        if name.lower() in (*_OWN_HEADERS, profile.key_header):
+    return [*headers, *_configured_headers(config)], secrets
+
+
+async def _key_headers(config: ChatConfig) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The header with the key, if there is one, and the secret in it."""
+    profile = config.profile
+    credential = config.api_key
+    if credential is None and profile.key_variable is not None and profile.key_required:
+        credential = EnvironmentVariable(profile.key_variable)
+    if credential is None and not profile.key_required:
+        return [], ()
+    key = await resolve_credential(credential, profile.id)
+    return [(profile.key_header, profile.key_prefix + key)], (key,)
+
+
+def _configured_headers(config: ChatConfig) -> tuple[tuple[str, str], ...]:
+    for name, _ in config.headers:
+        if name.lower() in (*_OWN_HEADERS, config.profile.key_header):
             raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
-        headers.append((name, value))
-    return headers, secrets
+    return config.headers
