@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..model.chunks import StreamChunk
 from ..protocol.assembler import BlockAssembler
 
-_BATCHES = 256
+_BATCHES = 8
 """How many batches are kept before they are folded, so that memory follows the text, not the chunks."""
 
 
