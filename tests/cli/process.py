@@ -19,7 +19,7 @@ PATIENCE = 60
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a newcomer: no key, no proxy, no colours."""
-    dropped = ("_PROXY", "DEEPSEEK_", "COLOR", "COLUMNS", "LINES", "TERM")
+    dropped = ("_PROXY", "DEEPSEEK_", "TRIO_LLM_", "COLOR", "COLUMNS", "LINES", "TERM")
     kept = {
         name: value for name, value in os.environ.items() if not any(part in name.upper() for part in dropped)
     }
@@ -37,8 +37,9 @@ class Result:
 
 def run_here(*arguments: str, **variables: str | None) -> Result:
     """Run ``trio-llm`` in this process; not from inside Trio. A variable that is None is not set."""
-    unset = {name: None for name in os.environ if name.upper().endswith("_PROXY")}
-    result = CliRunner().invoke(trio_llm, arguments, env={"DEEPSEEK_API_KEY": None, **unset, **variables})
+    unset = dict.fromkeys(name for name in os.environ if name.upper().endswith("_PROXY"))
+    newcomer = {"DEEPSEEK_API_KEY": None, "TRIO_LLM_CONFIG": None, **unset}
+    result = CliRunner().invoke(trio_llm, arguments, env={**newcomer, **variables})
     return Result(result.exit_code, result.stdout, result.stderr)
 
 

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 import attrs
 import trio
 
+from ..config import LlmConfig
 from ..model.chunks import Aborted, Error
 from ..model.messages import Message, ModelSource, create_assistant_message, create_user_message
 from ..model.requests import GenerateOptions
@@ -74,18 +75,24 @@ class Chat:
         return FAILED if isinstance(finish, Error) else 0
 
 
-async def chat(options: GenerateOptions, prompt: str | None, screen: Screen, base_url: str | None) -> int:
+async def chat(
+    options: GenerateOptions,
+    prompt: str | None,
+    screen: Screen,
+    base_url: str | None,
+    config: LlmConfig | None = None,
+) -> int:
     """Answer one prompt, or, without one, what is typed line by line. Gives the exit status.
 
     Ctrl-C ends the answer; when none is being given, or a second time, it ends the program.
 
     Raises:
-        LlmError: INVALID_CONFIG, as :func:`open_route` says.
+        LlmError: as :func:`open_route`.
     """
     status = INTERRUPTED  # where the program is ended from outside the conversation
     with trio.open_signal_receiver(signal.SIGINT) as interrupts:
         async with AsyncExitStack() as stack:
-            route = await open_route(stack, base_url)
+            route = await open_route(stack, base_url, config)
             conversation = Chat(route.runtime, options, screen)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_watch, interrupts, conversation, nursery.cancel_scope)

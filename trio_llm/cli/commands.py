@@ -6,18 +6,18 @@ import sys
 
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
+from click.core import ParameterSource
 
-from ..model.catalogue import ResolvedModelInfo
+from ..config import LlmConfig
 from ..model.failures import LlmError
 from ..model.identifiers import ReasoningEffortId
 from ..model.requests import GenerateOptions
-from ..providers.deepseek import DEEPSEEK, DeepSeekAdapter, DeepSeekConfig
-from ..runtime.runtime import LlmRuntime
+from ..providers.deepseek import DEEPSEEK
 from .chat import FAILED, chat
+from .configured import choose, config_option, configured, first_model
+from .listing import models_command, providers_command
 from .route import KEY_VARIABLE, PROVIDER
-from .screen import JsonScreen, TextScreen, failure_text
+from .screen import ADVICE, CONFIGURED_ADVICE, JsonScreen, TextScreen, failure_text
 
 DEFAULT_MODEL = DEEPSEEK.models[0].id
 
@@ -30,14 +30,20 @@ def trio_llm() -> None:
 
 @trio_llm.command("chat", epilog=f"The key is taken from {KEY_VARIABLE}. Without it a built-in demo answers.")
 @click.argument("prompt", required=False)
+@config_option
+@click.option("--provider", metavar="NAME", help="One of the configured providers.")
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="The provider's id of the model.")
 @click.option("--effort", metavar="ID", help="How hard the model thinks: low, high, max or off.")
 @click.option("--system", metavar="TEXT", help="A system prompt.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="The most tokens of an answer.")
 @click.option("--base-url", metavar="URL", help="Another endpoint that speaks DeepSeek's wire.")
 @click.option("--json", "as_json", is_flag=True, help="Print every chunk as a line of JSON.")
+@click.pass_context
 def chat_command(
+    context: click.Context,
     prompt: str | None,
+    config_path: str | None,
+    provider: str | None,
     model: str,
     effort: str | None,
     system: str | None,
@@ -59,43 +65,32 @@ def chat_command(
         )
     if not model:
         raise click.UsageError("The model's id is empty.")
+    config, route, advice = None, PROVIDER, ADVICE
+    if config_path is not None:
+        if base_url is not None:
+            raise click.UsageError("--base-url and a configuration file say two things; use one of them.")
+        chosen = choose(configured(config_path), provider)
+        config, route, advice = LlmConfig([chosen]), chosen.name, CONFIGURED_ADVICE
+        if context.get_parameter_source("model") is ParameterSource.DEFAULT:
+            model = first_model(config)
+    elif provider is not None:
+        raise click.UsageError("--provider names one of the providers in a file; give that with --config.")
     options = GenerateOptions(
-        provider=PROVIDER,
+        provider=route,
         model=model,
         messages=(),
         reasoning_effort=None if effort is None else ReasoningEffortId(effort),
         system=system,
         max_tokens=max_tokens,
     )
-    screen = JsonScreen() if as_json else TextScreen()
+    screen = JsonScreen() if as_json else TextScreen(advice)
     try:
-        status = trio.run(chat, options, prompt, screen, base_url)
+        status = trio.run(chat, options, prompt, screen, base_url, config)
     except LlmError as error:
-        click.echo(failure_text(error.failure), err=True)
+        click.echo(failure_text(error.failure, advice), err=True)
         status = FAILED
     sys.exit(status)
 
 
-@trio_llm.command("models")
-def models_command() -> None:
-    """List the models this program knows of; --model takes others too."""
-    table = Table("model", "name", "context window", "efforts (* default)", box=None, pad_edge=False)
-    for info in trio.run(_models):
-        reasoning = info.reasoning
-        efforts = () if reasoning is None else reasoning.efforts
-        default = None if reasoning is None else reasoning.default_effort
-        table.add_row(
-            info.id,
-            info.name,
-            "unknown" if info.context is None else f"{info.context.context_window:,}",
-            ", ".join(effort.id + "*" * (effort.id == default) for effort in efforts),
-        )
-    Console().print(table)
-
-
-async def _models() -> list[ResolvedModelInfo]:
-    async with LlmRuntime() as runtime:
-        runtime.register_adapter([PROVIDER], DeepSeekAdapter(DeepSeekConfig()))
-        return [
-            await runtime.resolve_model_info(PROVIDER, model.id) for model in runtime.list_models(PROVIDER)
-        ]
+trio_llm.add_command(providers_command)
+trio_llm.add_command(models_command)

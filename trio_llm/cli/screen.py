@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -82,9 +82,14 @@ class JsonScreen:
 
 
 class TextScreen:
-    """Text as it arrives; reasoning dimmed; then what the answer cost and why it ended."""
+    """Text as it arrives; reasoning dimmed; then what the answer cost and why it ended.
 
-    def __init__(self) -> None:
+    Args:
+        advice: by code, what can be done about a failure.
+    """
+
+    def __init__(self, advice: Mapping[str, str]) -> None:
+        self._advice = advice
         self._answer = _console(sys.stdout)
         self._about = _console(sys.stderr)
         self._open: _Console | None = None  # whose line is not ended yet
@@ -124,7 +129,7 @@ class TextScreen:
                 self._about.print(f"{failure.code}: {printable(failure.message)}", style="bold yellow")
                 self._about.print(" · ".join(facts), style="dim")
             case Error(failure=failure):
-                self._about.print(failure_text(failure), style="bold red")
+                self._about.print(failure_text(failure, self._advice), style="bold red")
                 if usage is not None:
                     self._about.print(" · ".join(facts), style="dim")
             case _:
@@ -152,25 +157,35 @@ def _tokens(usage: TokenUsage | None) -> str:
     return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{thought}"
 
 
-_ADVICE = {
+_ALWAYS = {
+    codes.QUOTA: "Top up the account, or use another key.",
+    codes.UNSUPPORTED_REASONING_EFFORT: "`trio-llm models` lists each model's efforts.",
+}
+CONFIGURED_ADVICE = {
+    **_ALWAYS,
+    codes.AUTH: "Check the key: it may be mistyped, revoked, or for another endpoint.",
+    codes.TRANSPORT: "Check base_url and the network; HTTP(S)_PROXY is honoured.",
+}
+"""What helps where a configuration file says how a provider is reached."""
+ADVICE = {
+    **_ALWAYS,
     codes.MISSING_CREDENTIAL: f"Put a key into {KEY_VARIABLE}. Without --base-url the demo provider answers.",
     codes.INVALID_CREDENTIAL: f"Look at what {KEY_VARIABLE} holds.",
     codes.AUTH: f"Check the key in {KEY_VARIABLE}: it may be mistyped, revoked, or for another endpoint.",
-    codes.QUOTA: "Top up the account, or use another key.",
     codes.TRANSPORT: "Check --base-url and the network; HTTP(S)_PROXY is honoured.",
     codes.INVALID_BASE_URL: "--base-url is a prefix such as https://api.deepseek.com, no more.",
-    codes.UNSUPPORTED_REASONING_EFFORT: "`trio-llm models` lists each model's efforts.",
 }
+"""What helps where nothing is configured but by options."""
 
 
-def failure_text(failure: LlmFailure) -> str:
+def failure_text(failure: LlmFailure, advice: Mapping[str, str]) -> str:
     """What went wrong, with its code and status, and what can be done about it."""
     status = "" if failure.status is None else f" (HTTP {failure.status})"
     lines = [f"{failure.code}{status}: {printable(failure.message)}"]
     if failure.provider_retry_after_ms is not None:
         lines.append(f"The provider asks to wait {failure.provider_retry_after_ms / 1000:g} s.")
-    if failure.code in _ADVICE:
-        lines.append(_ADVICE[failure.code])
+    if failure.code in advice:
+        lines.append(advice[failure.code])
     if failure.request_id is not None:
         lines.append(f"Request id: {printable(failure.request_id)}")
     return "\n".join(lines)

@@ -1,0 +1,156 @@
+"""``trio-llm providers``, ``trio-llm models`` and ``trio-llm chat`` with a configuration file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trio_llm.testing.demo_provider import demo_provider
+
+from .process import environment, run, run_here
+
+TWO = """
+[providers.claude]
+kind = "anthropic"
+api_key_env = "CLAUDE_KEY"
+models = ["claude-opus-5"]
+
+[providers.fast]
+kind = "openai-chat"
+profile = "groq"
+base_url = "https://gateway.example/v1?key=secret"
+models = [{ id = "one", context_window = 8000 }, "two"]
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> str:
+    path = tmp_path / "two.toml"
+    path.write_text(TWO)
+    return str(path)
+
+
+def table(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_providers_of_a_file(two: str) -> None:
+    result = run_here("providers", "--config", two)
+    assert result.status == 0
+    assert table(result.out)[1:] == [
+        ["claude", "claude", "anthropic", "https://api.anthropic.com", "CLAUDE_KEY"],
+        ["fast", "fast", "openai-chat", "https://gateway.example/v1?key=***", "default"],
+    ]
+    assert run_here("providers", TRIO_LLM_CONFIG=two) == result
+
+
+def test_providers_as_json(two: str) -> None:
+    lines = run_here("providers", "--config", two, "--json").out.splitlines()
+    assert json.loads(lines[0]) == {
+        "provider": "claude",
+        "name": "claude",
+        "kind": "anthropic",
+        "baseUrl": "https://api.anthropic.com",
+        "keyVariable": "CLAUDE_KEY",
+    }
+    assert "secret" not in lines[1]
+    assert "keyVariable" not in json.loads(lines[1])
+
+
+def test_without_a_file_there_is_deepseek() -> None:
+    assert table(run_here("providers").out)[1][:3] == ["deepseek", "DeepSeek", "deepseek"]
+    assert "deepseek-v4-flash" in run_here("models", "deepseek").out
+
+
+def test_models_of_a_file(two: str) -> None:
+    rows = table(run_here("models", "--config", two).out)
+    assert rows[0][:2] == ["provider", "model"]
+    assert ["claude", "claude-opus-5"] in [row[:2] for row in rows]
+    assert ["fast", "one", "one", "8,000"] in [row[:4] for row in rows]
+    alone = table(run_here("models", "fast", "--config", two).out)
+    assert [row[0] for row in alone if row[0] in ("model", "one", "two")] == ["model", "one", "two"]
+    models = [json.loads(line) for line in run_here("models", "--config", two, "--json").out.splitlines()]
+    assert [(model["provider"], model["id"]) for model in models] == [
+        ("claude", "claude-opus-5"),
+        ("fast", "one"),
+        ("fast", "two"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("models", "fasd"), "There is no provider 'fasd'; configured: claude, fast."),
+        (("chat", "x"), "Name one of the configured providers: claude, fast."),
+        (("chat", "x", "--provider", "z"), "There is no provider 'z'; configured: claude, fast."),
+        (("chat", "x", "--base-url", "http://x"), "--base-url and a configuration file say two things"),
+    ],
+)
+def test_wrong_use_of_a_file_is_explained(two: str, arguments: tuple[str, ...], said: str) -> None:
+    result = run_here(*arguments, "--config", two)
+    assert result.status == 2
+    assert said in result.err
+
+
+def test_a_provider_needs_a_file() -> None:
+    result = run_here("chat", "x", "--provider", "fast")
+    assert result.status == 2
+    assert "--provider names one of the providers in a file" in result.err
+
+
+@pytest.mark.parametrize("arguments", [("providers",), ("models",), ("chat", "x")])
+def test_a_faulty_file_is_told_whole(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(TWO.replace("groq", "grok").replace("models", "modles"))
+    result = run_here(*arguments, "--config", str(path))
+    assert result.status == 1
+    assert result.err.splitlines() == [
+        f"INVALID_CONFIG: {path}:",
+        "  providers.claude.modles: is not a known key; did you mean 'models'?",
+        "  providers.fast.profile: is not known; did you mean 'groq'?",
+        "  providers.fast.modles: is not a known key; did you mean 'models'?",
+    ]
+
+
+def test_a_file_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "twice.toml"
+    path.write_text('[providers.x]\nkind = "deepseek"\nmodels = ["a", "a"]\n')
+    for arguments in (("providers",), ("models",), ("chat", "x")):
+        result = run_here(*arguments, "--config", str(path))
+        assert result.status == 1
+        assert result.err.startswith("INVALID_CATALOG: ")
+
+
+async def test_chat_with_a_configured_provider(tmp_path: Path) -> None:
+    async with demo_provider(pause=0) as server:
+        path = tmp_path / "demo.toml"
+        path.write_text(
+            f'[providers.demo]\nkind = "deepseek"\nbase_url = "{server.base_url}"\n'
+            'api_key_env = "DEMO_KEY"\nmodels = ["first", "second"]\nthinking = false\n'
+        )
+        result = await run("chat", "count to 3", "--config", str(path), env=environment(DEMO_KEY="any"))
+        assert (result.status, result.out) == (0, "1 2 3\n")
+        result = await run(
+            *("chat", "count to 3", "--model", "own"),
+            env=environment(DEMO_KEY="any", TRIO_LLM_CONFIG=str(path)),
+        )
+        assert (result.status, result.out) == (0, "1 2 3\n")
+    assert [request.json()["model"] for request in server.requests] == ["first", "own"]
+    assert {request.header("authorization") for request in server.requests} == {"Bearer any"}
+
+
+def test_chat_says_which_key_is_missing(two: str) -> None:
+    result = run_here("chat", "x", "--config", two, "--provider", "claude", CLAUDE_KEY=None)
+    assert result.status == 1
+    assert result.err.splitlines() == [
+        "MISSING_CREDENTIAL: The API key of 'anthropic' is missing: "
+        "the environment variable CLAUDE_KEY is not set"
+    ]
+
+
+def test_chat_needs_a_model_where_none_is_listed(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    path.write_text('[providers.x]\nkind = "openai-chat"\nprofile = "groq"\n')
+    result = run_here("chat", "x", "--config", str(path))
+    assert result.status == 2
+    assert "The provider lists no models; name one with --model." in result.err
