@@ -33,6 +33,7 @@ from ...transport.credentials import Credential, EnvironmentVariable, protect, r
 from ...transport.urls import join_url
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_data import ModelData, completed
 from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
@@ -142,6 +143,8 @@ class AnthropicAdapter(LlmAdapter):
         max_connections: how many connections may be open at once; further requests wait.
         on_degraded: told of each message that is sent without its replay state, as that makes no sense
             (INVALID_REPLAY_STATE); logged by default.
+        model_data: fills in what the configured models leave unknown, and tells of models that are not
+            listed, the limit of their answers among it; nothing by default.
 
     Raises:
         ValueError: ``http`` together with what would make another one.
@@ -157,6 +160,7 @@ class AnthropicAdapter(LlmAdapter):
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
         on_degraded: OnDegraded = _log_degraded,
+        model_data: ModelData | None = None,
     ) -> None:
         if http is not None and (client, transport, max_connections) != (None, None, None):
             raise ValueError("give either http or what makes one")
@@ -166,6 +170,7 @@ class AnthropicAdapter(LlmAdapter):
         )
         self._owned = http is None
         self._on_degraded = on_degraded
+        self._model_data = model_data
 
     @property
     def config(self) -> AnthropicConfig:
@@ -196,14 +201,14 @@ class AnthropicAdapter(LlmAdapter):
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, with their windows, limits and efforts."""
         config = self.config
-        return [_resolved(config, provider, model) for model in config.models]
+        return [_resolved(config, provider, self._completed(model)) for model in config.models]
 
     async def resolve_model(
         self, provider: str, model: str, signal: AbortSignal | None = None
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
-        return _resolved(config, provider, find_model(config.models, model))
+        return _resolved(config, provider, self._find(config, model))
 
     def prepare_call(self, provider: str) -> Produce:
         """Pin the present configuration."""
@@ -238,8 +243,14 @@ class AnthropicAdapter(LlmAdapter):
         headers, secrets = await _request_headers(config, keyed=own)
         return await list_remote_models(self._http, url, headers, _discovered, rows="data", secrets=secrets)
 
+    def _find(self, config: AnthropicConfig, id: str) -> AnthropicModel:
+        return self._completed(find_model(config.models, id))
+
+    def _completed(self, model: AnthropicModel) -> AnthropicModel:
+        return completed(model, self._model_data, "anthropic")
+
     async def _produce(self, config: AnthropicConfig, options: GenerateOptions, sink: ChunkSink) -> None:
-        model = find_model(config.models, options.model)
+        model = self._find(config, options.model)
         check_options(options, model, thinking=config.thinking)
         url = join_url(config.base_url, "v1/messages")
         headers, secrets = await _request_headers(config)

@@ -30,6 +30,7 @@ from ...transport.credentials import Credential, EnvironmentVariable, protect, r
 from ...transport.urls import join_url
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_data import ModelData, completed
 from ..model_list import list_remote_models
 from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
@@ -104,6 +105,8 @@ class ChatAdapter(LlmAdapter):
         transport: the caller's own transport, closed with the adapter.
         identity: who sends the requests.
         max_connections: how many connections may be open at once; further requests wait.
+        model_data: fills in what the configured models leave unknown, and tells of models that are not
+            listed; nothing by default.
 
     Raises:
         ValueError: ``http`` together with what would make another one.
@@ -118,6 +121,7 @@ class ChatAdapter(LlmAdapter):
         transport: httpx.AsyncBaseTransport | None = None,
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
+        model_data: ModelData | None = None,
     ) -> None:
         if http is not None and (client, transport, max_connections) != (None, None, None):
             raise ValueError("give either http or what makes one")
@@ -126,6 +130,7 @@ class ChatAdapter(LlmAdapter):
             client=client, transport=transport, identity=identity, max_connections=max_connections
         )
         self._owned = http is None
+        self._model_data = model_data
 
     @property
     def config(self) -> ChatConfig:
@@ -156,9 +161,11 @@ class ChatAdapter(LlmAdapter):
 
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, else the profile's."""
+        config = self.config
+        models = (completed(model, self._model_data, config.profile.id) for model in _listed(config))
         return [
             ModelInfo(provider, model.id, model.name or model.id, model.description, model.input_modalities)
-            for model in _listed(self.config)
+            for model in models
         ]
 
     async def resolve_model(
@@ -170,7 +177,7 @@ class ChatAdapter(LlmAdapter):
         return resolved(
             config.profile,
             provider,
-            known or ChatModel(model),
+            completed(known or ChatModel(model), self._model_data, config.profile.id),
             thinking=config.thinking,
             default_max_tokens=config.default_max_tokens,
         )
