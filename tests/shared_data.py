@@ -17,4 +17,6 @@ CASES = Path(os.environ.get("TRIO_LLM_CASES", _BESIDE / "cases"))
 requires_recordings = pytest.mark.skipif(
     not RECORDINGS.is_dir(), reason="no recordings: set TRIO_LLM_RECORDINGS to their directory"
 )
-requires_cases = pytest.mark.skipif(not CASES.is_dir(), reason="no cases: set TRIO_LLM_CASES to their directory")
+requires_cases = pytest.mark.skipif(
+    not CASES.is_dir(), reason="no cases: set TRIO_LLM_CASES to their directory"
+)
