@@ -418,6 +418,25 @@ async def test_an_adapter_that_swallows_its_cancellation(autojump_clock: MockClo
     assert stream.origin == "ambient"
 
 
+@both
+async def test_what_is_sent_after_an_abort_is_not_shown(autojump_clock: MockClock, layers: Layers) -> None:
+    async def producer(sink: ChunkSink) -> None:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            pass  # a bug that the consumer must not see
+        await sink.send_batch([TextDelta(0, "too late")])
+
+    async with trio.open_nursery() as nursery, open_stream(producer, layers) as stream:
+
+        async def abort() -> None:
+            await trio.sleep(1)
+            stream.abort()
+
+        nursery.start_soon(abort)
+        assert [type(chunk) async for chunk in stream] == [Finish]
+
+
 # ---- accounts
 
 

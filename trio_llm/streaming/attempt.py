@@ -90,18 +90,14 @@ class Attempt(ChunkSink):
     async def send_batch(self, chunks: Sequence[StreamChunk], *, received: int = 0) -> None:
         if self._finished:
             raise LlmError("a chunk was sent after the Finish", codes.INVALID_CHUNK_SEQUENCE)
+        if self._causes.abort is not None:
+            await trio.lowlevel.checkpoint()  # only an adapter that swallowed its Cancelled comes here
         now = trio.current_time()
-        wire = self._wire
         first = self._account(now, received)
         finish: Finish | None = None
-        for position, chunk in enumerate(chunks):
-            kind = type(chunk)
-            if kind is Usage:
-                wire.usage = chunk.usage  # type: ignore[union-attr]  # checked above, for speed
-            elif kind is Finish:
-                finish = chunk  # type: ignore[assignment]  # checked above, for speed
-                if position != len(chunks) - 1:
-                    raise LlmError("a chunk follows the Finish in one batch", codes.INVALID_CHUNK_SEQUENCE)
+        kinds = set(map(type, chunks))
+        if Usage in kinds or Finish in kinds:
+            finish = self._note_ending(chunks)
         if finish is not None:
             chunks = chunks[:-1]
             self._record_finish(now, finish)
@@ -117,6 +113,18 @@ class Attempt(ChunkSink):
         if finish is not None:
             self._send.close()
             self.scope.deadline = trio.current_time() + DRAIN_SECONDS
+
+    def _note_ending(self, chunks: Sequence[StreamChunk]) -> Finish | None:
+        """Note the usage that is among the chunks; the Finish, if it ends them."""
+        last = chunks[-1]
+        for chunk in chunks[:-1]:
+            if isinstance(chunk, Usage):
+                self._wire.usage = chunk.usage
+            elif isinstance(chunk, Finish):
+                raise LlmError("a chunk follows the Finish in one batch", codes.INVALID_CHUNK_SEQUENCE)
+        if isinstance(last, Usage):
+            self._wire.usage = last.usage
+        return last if isinstance(last, Finish) else None
 
     async def _send_slowly(self, chunks: Sequence[StreamChunk], now: float) -> None:
         if not self._blocked:

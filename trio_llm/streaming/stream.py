@@ -8,7 +8,7 @@ call's nursery.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Literal, NoReturn, Self
@@ -69,8 +69,8 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         self._unsubscribe: Callable[[], None] | None = None
         self._attempt: Attempt | None = None
         self._pump: Pump | None = None
-        self._batch: Sequence[StreamChunk] = ()
-        self._next = 0
+        self._ahead: Iterator[StreamChunk] = iter(())
+        """What is left of the last batch."""
         self._terminal: list[StreamChunk] = []
         self._finish: Finish | None = None
         self._busy = False
@@ -88,17 +88,13 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             trio.BusyResourceError: another task is receiving.
             Exception: what a middleware layer raised.
         """
-        position = self._next
-        if position < len(self._batch):
-            self._next = position + 1
-            return self._batch[position]
+        for chunk in self._ahead:
+            return chunk
         return await self._receive_batch()
 
     async def __anext__(self) -> StreamChunk:
-        position = self._next
-        if position < len(self._batch):
-            self._next = position + 1
-            return self._batch[position]
+        for chunk in self._ahead:
+            return chunk
         try:
             return await self._receive_batch()
         except trio.EndOfChannel:
@@ -114,8 +110,8 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             batch = await self._take()
         finally:
             self._busy = False
-        self._batch, self._next = batch, 1
-        chunk = batch[0]
+        self._ahead = iter(batch)
+        chunk = next(self._ahead)
         if type(chunk) is Finish:
             self._finish = chunk
         return chunk
@@ -332,7 +328,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         if self._state == "closed":
             return
         self._state = "closed"
-        self._batch, self._next = (), 0
+        self._ahead = iter(())
         call = self._call
         if call.causes.ambient is None and self._finish is None:
             call.causes.note_left()
