@@ -179,7 +179,7 @@ class _Reader(Generic[E]):
         self._head = b""  # what came before the first event
         self._is_stream = False  # the first byte that says anything is one of a stream
         self._has_events = False
-        self._introduced = False
+        self._names: tuple[str | None, str | None] = (None, None)
         self._noted: TokenUsage | None = None
 
     async def run(self) -> None:
@@ -238,9 +238,10 @@ class _Reader(Generic[E]):
 
     async def _send(self, out: list[StreamChunk], received: int) -> None:
         translator, sink = self._translator, self._sink
-        if not self._introduced and translator.response_id is not None:
-            self._introduced = True
-            sink.note_response(served_model=translator.served_model, response_id=translator.response_id)
+        names = (translator.served_model, translator.response_id)
+        if names != self._names:
+            self._names = names
+            sink.note_response(served_model=names[0], response_id=names[1])
         usage = translator.early_usage
         if usage is not self._noted and usage is not None:
             self._noted = usage

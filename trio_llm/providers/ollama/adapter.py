@@ -1,0 +1,172 @@
+"""The adapter of Ollama's own API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+import httpx
+
+from ...model.catalogue import (
+    DiscoveredModel,
+    ModelDiscoveryRequest,
+    ModelInfo,
+    ProviderInfo,
+    ResolvedModelInfo,
+)
+from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.policy import RetryPolicy, Timeouts
+from ...model.requests import GenerateOptions
+from ...model.signal import AbortSignal
+from ...protocol.json_text import encode_body
+from ...protocol.ndjson import NdjsonDecoder
+from ...streaming.contract import ChunkSink
+from ...transport.client import HttpClient
+from ...transport.credentials import Credential, protect, resolve_credential
+from ...transport.urls import join_url
+from ..http_adapter import HttpAdapter, configured_headers
+from ..http_call import Wire, stream_call
+from ..images import load_images
+from ..model_list import list_remote_models, text
+from .models import OllamaModel, find_model, resolved
+from .serialize import chat_body, check_options
+from .translate import OllamaTranslator
+from .types import decode_fast, decode_line
+
+BASE_URL: Final = "http://127.0.0.1:11434"
+"""Where a server listens that nobody told otherwise."""
+
+_WIRE: Final = Wire(
+    decode_line,
+    fast=decode_fast,
+    framing=NdjsonDecoder,
+    media_type="json",
+    foreign=b"<[",
+)
+
+
+def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def _models(value: Iterable[OllamaModel | str]) -> tuple[OllamaModel, ...]:
+    return tuple(OllamaModel(model) if isinstance(model, str) else model for model in value)
+
+
+@attrs.frozen(kw_only=True)
+class OllamaConfig:
+    """Where and how a server is reached. It needs nothing.
+
+    Attributes:
+        api_key: sent as a bearer token, for a server behind a gateway and for ``https://ollama.com``; None
+            sends none.
+        base_url: a prefix, without ``/api``.
+        headers: sent with every request; not those that the wire owns (credential, content type, user agent).
+        models: what the catalogue lists, :class:`~.models.OllamaModel` or ids; what a server has is asked
+            with ``discover``.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+    """
+
+    api_key: Credential | None = attrs.field(default=None, converter=protect)
+    base_url: str = BASE_URL
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    models: tuple[OllamaModel, ...] = attrs.field(default=(), converter=_models)
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+
+
+ConfigSource: TypeAlias = OllamaConfig | Callable[[], OllamaConfig]
+"""A configuration, or what gives the present one; it is asked once for each call."""
+
+
+class OllamaAdapter(HttpAdapter[OllamaConfig]):
+    """Streams from ``/api/chat``.
+
+    Errors inside a stream, unknown words and empty responses finish with Error; transport and protocol
+    failures are raised. Arguments are those of :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
+    """
+
+    def __init__(
+        self,
+        config: ConfigSource = OllamaConfig(),
+        *,
+        http: HttpClient | None = None,
+        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        identity: AppIdentity = APP_IDENTITY,
+        max_connections: int | None = None,
+    ) -> None:
+        super().__init__(
+            config,
+            http=http,
+            client=client,
+            transport=transport,
+            identity=identity,
+            max_connections=max_connections,
+        )
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        """Ollama's name where the route has its id, else the route's own."""
+        return ProviderInfo(provider, "Ollama" if provider == "ollama" else provider)
+
+    def list_models(self, provider: str) -> list[ModelInfo]:
+        """The configured models."""
+        return [resolved(provider, model) for model in self.config.models]
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo | None:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
+        return resolved(provider, find_model(self.config.models, model))
+
+    async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
+        """Ask the endpoint which models it has ("List models"); fits ``register_model_discovery``.
+
+        The list tells no context windows. The configured key goes to the configured endpoint alone; any
+        other is asked with the request's key.
+
+        Raises:
+            LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
+                INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
+        """
+        config = self.config
+        if request.base_url is not None:
+            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
+        elif request.api_key is not None:
+            config = attrs.evolve(config, api_key=request.api_key)
+        url = join_url(config.base_url, "api/tags")
+        headers, secrets = await _request_headers(config)
+        return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
+
+    async def _produce(self, config: OllamaConfig, options: GenerateOptions, sink: ChunkSink) -> None:
+        model = find_model(config.models, options.model)
+        check_options(options, model)
+        url = join_url(config.base_url, "api/chat")
+        headers, secrets = await _request_headers(config)
+        images = await load_images(options.messages)
+        await stream_call(
+            self._http,
+            sink,
+            _WIRE,
+            OllamaTranslator(),
+            url=url,
+            headers=[("content-type", "application/json"), ("accept", "application/x-ndjson"), *headers],
+            body=encode_body(chat_body(options, model, images)),
+            secrets=secrets,
+        )
+
+
+def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
+    id = text(row.get("model")) or text(row.get("name"))
+    return None if id is None else DiscoveredModel(id, text(row.get("name")))
+
+
+async def _request_headers(config: OllamaConfig) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The headers that every request has, and the secrets in them."""
+    headers = configured_headers(config.headers)
+    if config.api_key is None:
+        return headers, ()
+    key = await resolve_credential(config.api_key, "ollama")
+    return [("authorization", f"Bearer {key}"), *headers], (key,)
