@@ -95,8 +95,9 @@ class BlockAssembler:
         index, parts = -1, list[str]()
         kind: type[TextDelta | ReasoningDelta] = TextDelta
         for chunk in chunks:
-            if type(chunk) is kind and chunk.index == index:
-                parts.append(chunk.text)
+            # Pyright does not narrow by a type in a variable; mypy does.
+            if type(chunk) is kind and chunk.index == index:  # pyright: ignore[reportAttributeAccessIssue]
+                parts.append(chunk.text)  # pyright: ignore[reportAttributeAccessIssue]
                 continue
             match chunk:
                 case TextDelta():
