@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_llm.config import LlmConfig, ProviderConfig, load_config, read_config
+from trio_llm.config import LlmConfig, ProviderConfig, known_kinds, load_config, read_config
 from trio_llm.model import codes
 from trio_llm.model.failures import LlmError
 from trio_llm.model.policy import AlwaysRetry, NormalRetry, Timeouts
@@ -129,7 +129,7 @@ CLAUDE = '[providers.claude]\nkind = "anthropic"\n'
         ),
         (
             '[providers.x]\nkind = "zzz"',
-            "providers.x.kind: is no kind of provider; known: 'deepseek', 'anthropic', 'openai-chat'",
+            f"providers.x.kind: is no kind of provider; known: {', '.join(map(repr, known_kinds()))}",
         ),
         ('[providers.x]\nkind = "openai-chat"', "providers.x.profile: is missing"),
         (

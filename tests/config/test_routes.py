@@ -7,7 +7,7 @@ import attrs
 import pytest
 import trio
 
-from trio_llm.config import Kind, LlmConfig, ProviderConfig, apply_config, read_config
+from trio_llm.config import Kind, LlmConfig, ProviderConfig, apply_config, known_kinds, read_config
 from trio_llm.config.kinds import _kinds
 from trio_llm.model import codes
 from trio_llm.model.catalogue import ConfigurableProvider, ModelInfo
@@ -329,6 +329,18 @@ def test_configuration_that_does_not_fit_changes_nothing(
         apply_config(runtime, LlmConfig([provider]))
 
 
+@pytest.mark.parametrize("kind", known_kinds())
+def test_configuration_of_every_kind_can_be_applied(kind: str) -> None:
+    table = {"kind": kind, **({"profile": "groq"} if kind == "openai-chat" else {})}
+    runtime = LlmRuntime()
+    with apply_config(runtime, read_config({"providers": {"x": table}})) as providers:
+        adapter = adapter_of(runtime, "x")
+        changed = {**table, "base_url": "http://127.0.0.1:9", "models": ["m"]}
+        providers.replace(read_config({"providers": {"x": changed}}))
+        assert adapter_of(runtime, "x") is adapter
+        assert [model.id for model in runtime.list_models("x")] == ["m"]
+
+
 def test_configuration_leaves_with_its_context() -> None:
     runtime = LlmRuntime()
     providers = apply_config(runtime, LlmConfig([deepseek()]))
@@ -355,20 +367,21 @@ def test_configuration_fills_the_directory() -> None:
             ("fast", "fast", True),
             ("deepseek", "DeepSeek", False),
             ("anthropic", "Anthropic", False),
+            ("ollama", "Ollama", False),
         ]
         assert runtime.list_configurable_providers()[0] == ConfigurableProvider(
             "fast", "fast", "trio_llm", ("providers", "fast"), declared=True
         )
         providers.replace(LlmConfig([deepseek("deepseek")]))
-        assert listed() == [("deepseek", "DeepSeek", False), ("anthropic", "Anthropic", False)]
+        assert [entry[0] for entry in listed()] == ["deepseek", "anthropic", "ollama"]
 
 
 def test_configuration_leaves_the_directory_of_others_alone() -> None:
     runtime = LlmRuntime()
-    own = [ConfigurableProvider(name, name, "mine", ()) for name in ("deepseek", "anthropic")]
+    own = [ConfigurableProvider(name, name, "mine", ()) for name in known_kinds()]
     with runtime.register_configurable_providers(own), apply_config(runtime, LlmConfig()) as providers:
         assert runtime.list_configurable_providers() == tuple(own)
         with apply_config(runtime, LlmConfig([deepseek("two")])):
             providers.replace(LlmConfig([deepseek("one")]))
             names = [entry.provider for entry in runtime.list_configurable_providers()]
-            assert names == ["deepseek", "anthropic", "two", "one"]
+            assert names == [*known_kinds(), "two", "one"]

@@ -62,6 +62,11 @@ _kinds: Final = {
         "trio_llm.providers.anthropic:AnthropicConfig",
         display_name="Anthropic",
     ),
+    "ollama": Kind(
+        "trio_llm.providers.ollama:OllamaAdapter",
+        "trio_llm.providers.ollama:OllamaConfig",
+        display_name="Ollama",
+    ),
     "openai-chat": Kind(
         "trio_llm.providers.openai_chat:ChatAdapter",
         "trio_llm.providers.openai_chat:ChatConfig",
