@@ -109,3 +109,28 @@ async def test_refuses_what_the_api_would(
 
 async def test_answers_an_empty_conversation(autojump_clock: trio.testing.MockClock) -> None:
     assert joined((await stream("", messages=[]))[0], "content").startswith('You said: ""')
+
+
+async def test_calls_several_tools_with_the_arguments_that_the_prompt_gives(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {}}} for name in ("add", "weather")
+    ]
+    prompt = 'weather {"city": "Bonn", "days": {"from": 1}}, then add [1]'
+    deltas, _, finish = await stream(prompt, tools=tools)
+    arguments: dict[int, str] = {}
+    heads = []
+    for (call,) in [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]:
+        if "id" in call:
+            heads.append((call["index"], call["id"], call["function"]["name"]))
+        arguments[call["index"]] = arguments.get(call["index"], "") + call["function"]["arguments"]
+    assert heads == [(0, "call_1_0", "add"), (1, "call_1_1", "weather")]
+    assert arguments == {0: '{"demo": true}', 1: '{"city": "Bonn", "days": {"from": 1}}'}
+    assert finish == "tool_calls"
+
+
+async def test_tells_what_all_tools_of_a_turn_answered(autojump_clock: trio.testing.MockClock) -> None:
+    contents = [("tool", "old"), ("assistant", ""), ("tool", "one"), ("tool", "two")]
+    messages = [{"role": role, "content": content} for role, content in contents]
+    assert joined((await stream("", messages=messages))[0], "content") == "The tool answered: one\ntwo"

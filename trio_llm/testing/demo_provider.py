@@ -1,12 +1,14 @@
 """A provider without a model: DeepSeek's chat wire on a loopback port, for trying things without a key.
 
-It thinks, says a few sentences word by word, counts if asked to ("count to 100"), calls an offered
-tool whose name the prompt holds, and honours ``max_tokens`` and a disabled ``thinking``. The wire is that of
+It thinks, says a few sentences word by word, counts if asked to ("count to 100"), calls the offered
+tools whose names the prompt holds, each with the JSON object that follows its name (``add {"a": 1}``), and
+honours ``max_tokens`` and a disabled ``thinking``. The wire is that of
 https://api-docs.deepseek.com/api/create-chat-completion.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,25 +87,18 @@ def _deltas(
     """The deltas of the answer, and the finish word."""
     last = messages[-1] if messages else {}
     said = _text(last.get("content")).strip()
+    if last.get("role") == "tool":
+        said = _answered(messages)
     thinks = (body.get("thinking") or {}).get("type") != "disabled"
     deltas: list[dict[str, Any]] = []
     if thinks:
         deltas += [{"reasoning_content": word} for word in _words(_THOUGHTS)]
     tools = [tool["function"]["name"] for tool in body.get("tools") or ()]
-    called = next((name for name in tools if name in said), None)
+    called = [name for name in tools if name in said]
     finish = "stop"
-    if last.get("role") != "tool" and called is not None:
-        head = {
-            "index": 0,
-            "id": "call_demo",
-            "type": "function",
-            "function": {"name": called, "arguments": ""},
-        }
-        deltas.append({"tool_calls": [head]})
-        deltas += [
-            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
-            for piece in ('{"demo"', ": true}")
-        ]
+    if last.get("role") != "tool" and called:
+        for index, name in enumerate(called):
+            deltas += _call(index, f"call_{len(messages)}_{index}", name, _arguments(said, name))
         finish = "tool_calls"
     else:
         deltas += [{"content": word} for word in _words(_speech(last.get("role"), said))]
@@ -111,6 +106,35 @@ def _deltas(
     if isinstance(limit, int) and limit < len(deltas):
         return deltas[:limit], "length"
     return deltas, finish
+
+
+def _arguments(said: str, name: str) -> str:
+    """The JSON object behind a tool's name, as it is written there; a stopgap where there is none."""
+    rest = said.partition(name)[2].lstrip()
+    try:
+        value, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        value, end = None, 0
+    return rest[:end] if isinstance(value, dict) else '{"demo": true}'
+
+
+def _call(index: int, id: str, name: str, arguments: str) -> list[dict[str, Any]]:
+    """The deltas of one tool call, its arguments in two pieces."""
+    head = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    half = len(arguments) // 2
+    return [
+        {"tool_calls": [head]},
+        *(
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in (arguments[:half], arguments[half:])
+        ),
+    ]
+
+
+def _answered(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the tools said, as many as were called together."""
+    results = itertools.takewhile(lambda message: message.get("role") == "tool", reversed(messages))
+    return "\n".join(reversed([_text(message.get("content")) for message in results]))
 
 
 def _speech(role: Any, said: str) -> str:
