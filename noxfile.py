@@ -73,6 +73,13 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """The long random tests: more hypothesis examples than the suite takes time for."""
+    """Very many streams with faults and cancels (``-- --short``: fewer), after which nothing has grown."""
+    session.install("-e", ".[test]")
+    session.run("python", "-m", "benchmarks.soak", *session.posargs)
+
+
+@nox.session
+def sweep(session: nox.Session) -> None:
+    """The suite in its long form: every cancellation, cut and schedule, and many more hypothesis examples."""
     session.install("-e", ".[cli,test]")
-    session.run("pytest", "--hypothesis-profile=soak", *session.posargs)
+    session.run("pytest", "--hypothesis-profile=long", *session.posargs, env={"TRIO_LLM_SWEEP": "full"})
