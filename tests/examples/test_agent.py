@@ -30,6 +30,7 @@ from ..cli.process import environment
 
 PATH = Path(__file__).resolve().parents[2] / "examples" / "agent.py"
 PATIENCE = 60
+"""Seconds of real time after which a test gives up."""
 
 
 def load() -> Any:
@@ -180,7 +181,8 @@ async def test_a_stop_ends_the_tools_and_answers_their_calls(root: Path) -> None
     async with LlmRuntime() as runtime:
         runtime.register_adapter("deepseek", adapter)
         asked = agent.Agent(runtime, "m", agent.History(None), Slow(root))
-        assert isinstance(await asked.ask("x"), Aborted)
+        with trio.fail_after(PATIENCE):
+            assert isinstance(await asked.ask("x"), Aborted)
     assert ("stopped by the user", True) in results(asked.history.messages)
     assert [message.role for message in asked.history.messages] == ["user", "assistant", "user", "user"]
     assert len(adapter.calls) == 1
