@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+import attrs
+
 from ...protocol.history import HistoryRules
-from .profile import ChatProfile
+from .profile import ANY_SHORT_ID, ChatProfile
 
 _SAMPLING: Final = frozenset({"frequency_penalty", "presence_penalty", "seed"})
 _OPENAI_OPTIONS: Final = _SAMPLING | {
@@ -250,7 +252,7 @@ PERPLEXITY: Final = ChatProfile(
         "top_k",
         "web_search_options",
     },
-    history=HistoryRules(merge_roles=True),
+    history=attrs.evolve(ANY_SHORT_ID, merge_roles=True),
 )
 
 VLLM: Final = ChatProfile(

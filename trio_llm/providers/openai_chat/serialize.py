@@ -146,20 +146,24 @@ def chat_messages(
     shown: list[dict[str, Any]] = []  # images of tool results; they follow the last of those results
     for message in repair(options.messages, profile.history):
         if message.role == "user":
-            _add_user(message, images, out, shown)
+            _add_user(message, profile, images, out, shown)
             continue
-        _show(shown, out)
+        _show(shown, profile, out)
         _refuse_images(message)
         if message.role == "assistant":
             _add_assistant(message, profile, out)
         else:
             out.append({"role": profile.system_role, "content": text_of(message.content)})
-    _show(shown, out)
+    _show(shown, profile, out)
     return out
 
 
 def _add_user(
-    message: Message, images: dict[str, str], out: list[dict[str, Any]], shown: list[dict[str, Any]]
+    message: Message,
+    profile: ChatProfile,
+    images: dict[str, str],
+    out: list[dict[str, Any]],
+    shown: list[dict[str, Any]],
 ) -> None:
     # Results come first: they must follow the calls at once.
     for block in message.content:
@@ -170,16 +174,18 @@ def _add_user(
     parts = _image_parts(message.content, images)
     if not texts and not parts:
         return
-    _show(shown, out)
+    _show(shown, profile, out)
     if parts:
         out.append({"role": "user", "content": [*({"type": "text", "text": text} for text in texts), *parts]})
     else:
         out.append({"role": "user", "content": "".join(texts)})
 
 
-def _show(shown: list[dict[str, Any]], out: list[dict[str, Any]]) -> None:
+def _show(shown: list[dict[str, Any]], profile: ChatProfile, out: list[dict[str, Any]]) -> None:
     """Tool messages carry text alone, so their images come in a user message behind them."""
     if shown:
+        if profile.history.after_results is not None:
+            out.append({"role": "assistant", "content": profile.history.after_results})
         out.append(
             {
                 "role": "user",

@@ -1,0 +1,1 @@
+"""The wires between which conversations move; each is described by one module."""
