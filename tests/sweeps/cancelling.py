@@ -27,6 +27,11 @@ Act: TypeAlias = Literal["abort", "signal", "cancel", "deadline", "past", "runti
 
 ACTS: tuple[Act, ...] = get_args(Act)
 
+Start: TypeAlias = Literal["fresh", "reused", "queued"]
+"""What the call finds: no connection, an idle one, or the only one that may be in use by another call."""
+
+STARTS: tuple[Start, ...] = get_args(Start)
+
 TICK = 2.0**-20
 """How long a pass of the event loop takes, in seconds: what one pass sees is of one instant."""
 
@@ -41,17 +46,16 @@ class Cell:
     shape: Shape
     scheme: Scheme
     layers: int
-    reused: bool
+    start: Start
     act: Act
 
     def __str__(self) -> str:
-        connection = "reused" if self.reused else "fresh"
-        return f"{self.shape.name}-{self.scheme}-{self.layers}-layers-{connection}-{self.act}"
+        return f"{self.shape.name}-{self.scheme}-{self.layers}-layers-{self.start}-{self.act}"
 
 
 CELLS = [
-    Cell(shape, scheme, layers, reused, act)
-    for shape, scheme, layers, reused, act in itertools.product(SHAPES, SCHEMES, (0, 2), (False, True), ACTS)
+    Cell(shape, scheme, layers, start, act)
+    for shape, scheme, layers, start, act in itertools.product(SHAPES, SCHEMES, (0, 2), STARTS, ACTS)
 ]
 
 
@@ -134,7 +138,7 @@ async def _run(
     cell: Cell, seed: int, server: WireServer, clock: MockClock, step: float
 ) -> tuple[Call, AtStep]:
     """One call in a runtime of its own, cancelled at ``step``; checks that nothing is left of either."""
-    house = House(server, cell.shape.adapter, cell.layers)
+    house = House(server, cell.shape.adapter, cell.layers, 1 if cell.start == "queued" else None)
     signal = AbortSignal()
     around_runtime, around_stream = trio.CancelScope(), trio.CancelScope()
     call: Call | None = None
@@ -159,22 +163,27 @@ async def _run(
     with every_generator_ends():
         with around_runtime:
             async with house.runtime as runtime:
-                if cell.reused:
-                    await house.warm_up(cell.shape.request())
+                if cell.start == "reused":
+                    await house.good_call(cell.shape.request())
+                    assert house.transport.idle_connections == 1
                 tasks = len(tasks_below(trio.lowlevel.current_task()))
-                call = Call(runtime.stream(cell.shape.request(signal)))
-                scheduler._r.seed(seed)  # trio shuffles the tasks of a pass
-                trio.lowlevel.add_instrument(instrument)
-                with around_stream:
-                    try:
-                        async with call.stream as stream:
-                            async for chunk in stream:
-                                call.seen.append(chunk)
-                            call.looped = True
-                    finally:
-                        call.left_at = trio.current_time()
-                if cell.act != "runtime":
-                    trio.lowlevel.remove_instrument(instrument)
+                async with trio.open_nursery() as beside:
+                    if cell.start == "queued":
+                        beside.start_soon(house.good_call, cell.shape.request())
+                        await server.wait_request()
+                    call = Call(runtime.stream(cell.shape.request(signal)))
+                    scheduler._r.seed(seed)  # trio shuffles the tasks of a pass
+                    trio.lowlevel.add_instrument(instrument)
+                    with around_stream:
+                        try:
+                            async with call.stream as stream:
+                                async for chunk in stream:
+                                    call.seen.append(chunk)
+                                call.looped = True
+                        finally:
+                            call.left_at = trio.current_time()
+                    if cell.act != "runtime":
+                        trio.lowlevel.remove_instrument(instrument)
                 await house.check_after_stream(tasks)
         if cell.act == "runtime":
             trio.lowlevel.remove_instrument(instrument)

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_llm.model.chunks import Finish, ReasoningDelta, StreamChunk, TextDelta, Usage
+from trio_llm.model.chunks import Finish, ReasoningDelta, StreamChunk, TextDelta, ToolCalls, Usage
 from trio_llm.model.content import ReasoningBlock, TextBlock
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.runtime.runtime import LlmRuntime
@@ -40,22 +40,26 @@ class House:
     """
 
     def __init__(
-        self, server: WireServer, make: Callable[[str, TrioTransport], LlmAdapter], layers: int
+        self,
+        server: WireServer,
+        make: Callable[[str, TrioTransport], LlmAdapter],
+        layers: int,
+        max_connections: int | None = None,
     ) -> None:
         self.server = server
-        self.transport = TrioTransport(ssl_context=_TLS)
+        self.transport = TrioTransport(ssl_context=_TLS, max_connections=max_connections)
         self._descriptors = open_descriptors()
         self.runtime = LlmRuntime()
         self.runtime.register_adapter(["p"], make(server.base_url, self.transport))
         for _ in range(layers):
             self.runtime.use(pass_through)
 
-    async def warm_up(self, options: GenerateOptions) -> None:
-        """One whole call, which leaves its connection to the next."""
+    async def good_call(self, options: GenerateOptions) -> None:
+        """A call that nobody cancels; it leaves its connection to another."""
         async with self.runtime.stream(options) as stream:
             async for _ in stream:
                 pass
-        assert self.transport.idle_connections == 1
+        assert isinstance(stream.finish, ToolCalls)
 
     async def check_after_stream(self, tasks: int) -> None:
         """Nothing of a call is left but idle connections.
