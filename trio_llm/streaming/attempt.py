@@ -10,11 +10,11 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+import outcome
 import trio
 
 from ..model import codes
 from ..model.chunks import Error, Finish, StreamChunk, TokenUsage, Usage
-from ..model.error_chain import error_chain
 from ..model.failures import LlmError, LlmFailure
 from ..model.identifiers import MessageId, ProviderRequestId
 from ..model.requests import GenerateOptions
@@ -22,6 +22,7 @@ from .causes import CallCauses
 from .contract import ChunkSink
 from .fold import LazyFold
 from .phases import PhaseClock
+from .raised import failure_of, first_leaf, is_failure, while_cancelled
 from .selection import Selection
 from .settlement import Settlement, WireAccount
 from .verdict import Cause, Origin, Phase, Rank, clock_cause, dropped_cause, first_cause, leaving_cause
@@ -29,19 +30,6 @@ from .watchdog import Watchdog
 
 DRAIN_SECONDS = 0.05
 """How long an attempt whose end is recorded may go on, to drain its body for reuse."""
-
-
-def failure_of(error: BaseException) -> LlmFailure:
-    """The facts of an adapter's exception; UNKNOWN with its text where it has none.
-
-    An adapter with a nursery of its own raises groups: a group with one leaf counts as that leaf.
-    """
-    leaf = error
-    while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
-        leaf = leaf.exceptions[0]
-    if isinstance(leaf, LlmError):
-        return leaf.failure
-    return LlmFailure(error_chain(error) or type(error).__name__, codes.UNKNOWN)
 
 
 class Attempt(ChunkSink):
@@ -81,7 +69,8 @@ class Attempt(ChunkSink):
         self._dropped: Cause | None = None
         self._ended: Cause | None = None
         self._expired: Cause | None = None
-        self._raised: Exception | None = None
+        self._end: outcome.Maybe[Finish] | None = None
+        """How the producer ended: its Finish, or the exact exception."""
         self._wire = WireAccount(now)
         self._earlier_wires: list[WireAccount] = []
 
@@ -162,6 +151,7 @@ class Attempt(ChunkSink):
         finish = Finish(finish.reason, finish.replay_state)
         self._finished = True
         if self._ended is None:
+            self._end = outcome.Value(finish)
             self._ended = Cause(now, Rank.PROVIDER, "provider", finish)
 
     def alive(self, received: int = 0) -> None:
@@ -257,22 +247,23 @@ class Attempt(ChunkSink):
 
     def _note_return(self) -> None:
         failure = LlmFailure("the adapter returned without a Finish", codes.STREAM_CLOSED)
-        self._note_end(Finish(Error(failure)))
+        self._note_end(outcome.Value(Finish(Error(failure))))
 
     def _note_raised(self, error: Exception) -> None:
-        if self._finished:
-            self._causes.cleanup_errors.append(error)
-        elif self._note_end(Finish(Error(failure_of(error)))):
-            self._raised = error
-        elif not _is_failure(error) and _while_cancelled(error):
-            self._causes.cleanup_errors.append(error)
+        if not self._finished:
+            is_the_end = self._note_end(outcome.Error(error))
+            if is_the_end or is_failure(error) or not while_cancelled(error):
+                return
+        self._causes.cleanup_errors.append(error)
 
-    def _note_end(self, finish: Finish) -> bool:
+    def _note_end(self, end: outcome.Maybe[Finish]) -> bool:
         """Stamp the provider's end; what follows a cancel is not the provider's cause."""
         stopped = self.scope.cancel_called or trio.current_effective_deadline() == -math.inf
         if self._ended is not None or stopped:
             return False
         origin: Origin = "provider" if self.refusal is None else "runtime"
+        finish = end.value if isinstance(end, outcome.Value) else Finish(Error(failure_of(end.error)))
+        self._end = end
         self._ended = Cause(trio.current_time(), Rank.PROVIDER, origin, finish)
         return True
 
@@ -355,7 +346,10 @@ class Attempt(ChunkSink):
     @property
     def error(self) -> Exception | None:
         """The exact exception that ended it, where one did."""
-        return self._raised if self._raised is not None and self.verdict is self._ended else None
+        match self._end:
+            case outcome.Error(error=Exception() as error) if self.verdict is self._ended:
+                return error
+        return None
 
     @property
     def usage(self) -> TokenUsage | None:
@@ -371,34 +365,3 @@ class Attempt(ChunkSink):
         return [
             wire.settle(provider, model, self.number, cause) for wire, cause in ended if cause is not None
         ]
-
-
-def first_leaf(error: BaseException) -> BaseException:
-    """The first exception in a group; another exception is its own."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _is_failure(error: Exception) -> bool:
-    """Whether it is an LlmError, or a group of nothing else: the provider's failure, not cleanup's."""
-    if isinstance(error, ExceptionGroup):
-        return error.split(LlmError)[1] is None
-    return isinstance(error, LlmError)
-
-
-def _while_cancelled(error: BaseException | None) -> bool:
-    """Whether the exception was raised by cleanup: while a Cancelled was passing."""
-    seen: set[int] = set()
-    pending = [error]
-    while pending:
-        current = pending.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        if isinstance(current, trio.Cancelled):
-            return True
-        pending.append(current.__context__)
-        if isinstance(current, BaseExceptionGroup):
-            pending.extend(current.exceptions)
-    return False

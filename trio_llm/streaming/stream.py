@@ -21,10 +21,11 @@ from ..model.messages import Message, ModelSource
 from ..model.policy import RetryPolicy
 from ..model.requests import GenerateOptions
 from ..protocol.assembler import BlockAssembler
-from .attempt import Attempt, first_leaf
+from .attempt import Attempt
 from .call import Call
 from .fold import LazyFold
 from .pump import Pump
+from .raised import first_leaf
 from .selection import Middleware, Select
 from .settlement import Settlement
 from .verdict import Cause, Origin, first_cause, leaving_cause
