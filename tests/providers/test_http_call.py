@@ -139,6 +139,21 @@ class TestEnds:
         assert error.code == "MALFORMED_RESPONSE"
         assert sink.batches == [HELLO_CHUNKS]
 
+    async def test_an_oversized_event_by_the_configurations_measure(self) -> None:
+        large = frame({"choices": [{"delta": {"content": "x" * 300}}]})
+        async with WireServer([event_stream(HELLO, large, DONE)] * 2) as server:
+            async with ChatAdapter(chat_config(server, max_event_size=300)) as adapter:
+                _, stream = await run(adapter)
+            assert isinstance(stream.finish, Error)
+            assert stream.finish.failure.code == "MALFORMED_RESPONSE"
+            assert "300 bytes" in stream.finish.failure.message
+            assert stream.partial == (TextBlock("Hello"),)
+            async with ChatAdapter(chat_config(server)) as adapter:
+                _, stream = await run(adapter)
+            assert stream.message is not None
+        with pytest.raises(ValueError, match="max_event_size"):
+            chat_config(server, max_event_size=0)
+
     async def test_an_error_inside_the_stream_is_a_finish(self) -> None:
         sink = await record(
             event_stream(

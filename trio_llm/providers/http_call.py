@@ -17,7 +17,7 @@ from ..model.chunks import StreamChunk, TokenUsage
 from ..model.failures import LlmError, LlmFailure
 from ..model.identifiers import ProviderRequestId
 from ..protocol.ndjson import NdjsonDecoder
-from ..protocol.sse import SseDecoder
+from ..protocol.sse import MAX_EVENT_SIZE, SseDecoder
 from ..streaming.contract import ChunkSink
 from ..transport.client import HttpClient, HttpResponse
 from ..transport.errors import error_from_response
@@ -90,7 +90,7 @@ class Wire(Generic[E]):
             MALFORMED_RESPONSE.
         fast: decodes an event without a name in one call, for the common case: it raises one of
             ``UNDECODABLE`` where ``decode`` must look.
-        framing: makes the decoder of one response.
+        framing: makes the decoder of one response, given the most bytes that one event may have.
         media_type: a part of the content type that a stream declares.
         foreign: first bytes of a body that is not this stream but a web page or a JSON document.
         decode_whole: the event that a whole JSON document is, where a server ignored that it should
@@ -99,7 +99,7 @@ class Wire(Generic[E]):
 
     decode: Callable[[str, bytes], E | None]
     fast: Callable[[bytes], E] | None = attrs.field(default=None, kw_only=True)
-    framing: Callable[[], SseDecoder | NdjsonDecoder] = SseDecoder
+    framing: Callable[[int], SseDecoder | NdjsonDecoder] = SseDecoder
     media_type: str = "event-stream"
     foreign: bytes = b"<{["
     decode_whole: Callable[[bytes], E] | None = None
@@ -116,6 +116,7 @@ async def stream_call(
     body: bytes,
     secrets: Sequence[str] = (),
     silent_overflow: bool = False,
+    max_event_size: int = MAX_EVENT_SIZE,
 ) -> None:
     """POST ``body`` and send the chunks of the answer into ``sink``, one batch for each network read.
 
@@ -125,10 +126,11 @@ async def stream_call(
     Args:
         secrets: blacked out where the provider's error repeats one.
         silent_overflow: whether a 400 without a body says that the context window is exceeded.
+        max_event_size: the most bytes that one event may have.
 
     Raises:
-        LlmError: what the status, an answer that is no stream, the transport, an undecodable event
-            (MALFORMED_RESPONSE) or a missing end (STREAM_CLOSED) amounts to.
+        LlmError: what the status, an answer that is no stream, the transport, an event that is oversized or
+            undecodable (MALFORMED_RESPONSE) or a missing end (STREAM_CLOSED) amounts to.
     """
     async with client.request("POST", url, headers=headers, content=body, watcher=sink) as response:
         request_id = response.request_id
@@ -145,7 +147,7 @@ async def stream_call(
                     secrets=secrets,
                     silent_overflow=silent_overflow,
                 )
-            await _Reader(response, sink, wire, translator, secrets).run()
+            await _Reader(response, sink, wire, translator, secrets, max_event_size).run()
         except LlmError as error:
             if error.failure.request_id is None and request_id is not None:
                 error.failure = attrs.evolve(error.failure, request_id=request_id)
@@ -169,13 +171,14 @@ class _Reader(Generic[E]):
         wire: Wire[E],
         translator: Translator[E],
         secrets: Sequence[str],
+        max_event_size: int,
     ) -> None:
         self._response = response
         self._sink = sink
         self._wire = wire
         self._translator = translator
         self._secrets = secrets
-        self._framing = wire.framing()
+        self._framing = wire.framing(max_event_size)
         self._head = b""  # what came before the first event
         self._is_stream = False  # the first byte that says anything is one of a stream
         self._has_events = False

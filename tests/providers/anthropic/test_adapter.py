@@ -310,6 +310,20 @@ class TestFailures:
         assert "msg-7" in caplog.text
 
 
+class TestEventSize:
+    async def test_an_oversized_event_by_the_configurations_measure(self) -> None:
+        body = start() + text(0, "a") + text(1, "x" * 900)
+        async with (
+            WireServer(event_stream(body)) as server,
+            AnthropicAdapter(config(server, max_event_size=800)) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.code == "MALFORMED_RESPONSE"
+        assert "800 bytes" in stream.finish.failure.message
+        assert stream.partial == (TextBlock("a"),)
+
+
 class TestDiscovery:
     ROWS = (
         {"id": "claude-a", "display_name": "A", "max_input_tokens": 1000, "max_tokens": 100},

@@ -189,6 +189,18 @@ class TestFailures:
     async def test_D07_a_200_that_is_not_the_stream_it_should_be(self, body: bytes, code: str) -> None:
         assert (await failure_of(lines(*filter(None, [body])))).code == code
 
+    async def test_an_oversized_line_by_the_configurations_measure(self) -> None:
+        body = lines(says("a"), says("x" * 500))
+        async with (
+            WireServer(body) as server,
+            OllamaAdapter(config(server, max_event_size=400)) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.code == "MALFORMED_RESPONSE"
+        assert "400 bytes" in stream.finish.failure.message
+        assert stream.partial == (TextBlock("a"),)
+
     async def test_a_last_line_without_its_end_counts(self) -> None:
         async with WireServer(lines(ANSWER[:-1])) as server, OllamaAdapter(config(server)) as adapter:
             _, stream = await run(adapter)

@@ -27,6 +27,7 @@ from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
+from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink, LlmAdapter, Produce
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -95,11 +96,12 @@ class AnthropicConfig:
         thinking: False for a deployment that shall not think, whatever a request says.
         thinking_settings: further members of the ``thinking`` field wherever thinking is on, such as
             ``{"display": "summarized"}``: newer models show none of their thinking otherwise.
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
         timeouts: the phase clocks, where a call does not override them.
         retry_policy: captured at registration; None is the normal policy.
 
     Raises:
-        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``auth``.
+        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive, an unknown ``auth``.
         TypeError: ``thinking_settings`` hold something JSON cannot say.
     """
 
@@ -115,6 +117,7 @@ class AnthropicConfig:
     default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
     thinking: bool = True
     thinking_settings: FrozenObject | None = attrs.field(default=None, converter=freeze_optional_object)
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry_policy: RetryPolicy | None = None
 
@@ -273,6 +276,7 @@ class AnthropicAdapter(LlmAdapter):
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
             body=encode_body(body),
             secrets=secrets,
+            max_event_size=config.max_event_size,
         )
 
 

@@ -21,6 +21,7 @@ from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...protocol.ndjson import NdjsonDecoder
+from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, protect, resolve_credential
@@ -65,6 +66,7 @@ class OllamaConfig:
         headers: sent with every request; not those that the wire owns (credential, content type, user agent).
         models: what the catalogue lists, :class:`~.models.OllamaModel` or ids; what a server has is asked
             with ``discover``.
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
         timeouts: the phase clocks, where a call does not override them.
         retry_policy: captured at registration; None is the normal policy.
     """
@@ -73,6 +75,7 @@ class OllamaConfig:
     base_url: str = BASE_URL
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     models: tuple[OllamaModel, ...] = attrs.field(default=(), converter=_models)
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry_policy: RetryPolicy | None = None
 
@@ -155,6 +158,7 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
             headers=[("content-type", "application/json"), ("accept", "application/x-ndjson"), *headers],
             body=encode_body(chat_body(options, model, images)),
             secrets=secrets,
+            max_event_size=config.max_event_size,
         )
 
 

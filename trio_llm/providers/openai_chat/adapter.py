@@ -24,6 +24,7 @@ from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
+from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink, LlmAdapter, Produce
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -69,11 +70,12 @@ class ChatConfig:
         models: what the catalogue lists, ids or :class:`~.profile.ChatModel`; None takes the profile's.
         default_max_tokens: what a model gets where a request sets no limit; None leaves it to the server.
         thinking: False for a deployment that shall not think, whatever a request says.
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
         timeouts: the phase clocks, where a call does not override them.
         retry_policy: captured at registration; None is the normal policy.
 
     Raises:
-        ValueError: a ``default_max_tokens`` that is not positive.
+        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive.
     """
 
     profile: ChatProfile
@@ -83,6 +85,7 @@ class ChatConfig:
     models: tuple[ChatModel, ...] | None = attrs.field(default=None, converter=_models)
     default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
     thinking: bool = True
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry_policy: RetryPolicy | None = None
 
@@ -241,6 +244,7 @@ class ChatAdapter(LlmAdapter):
             body=encode_body(body),
             secrets=secrets,
             silent_overflow=profile.silent_overflow,
+            max_event_size=config.max_event_size,
         )
 
 
