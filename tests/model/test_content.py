@@ -11,6 +11,7 @@ import pytest
 
 from trio_llm.model.content import (
     BLOCK_TYPES,
+    SENT_AS,
     Attachment,
     ContentBlock,
     ImageBlock,
@@ -116,10 +117,14 @@ def test_a_block_type_of_ones_own_is_registered_once() -> None:
         assert register_block_type(AudioBlock) is AudioBlock
         assert register_block_type(AudioBlock) is AudioBlock
         assert BLOCK_TYPES["audio"] is AudioBlock
+        assert AudioBlock not in SENT_AS
+        register_block_type(AudioBlock, sent_as=lambda block: [TextBlock(f"{block.seconds} s of audio")])
+        assert list(SENT_AS[AudioBlock](AudioBlock(3))) == [TextBlock("3 s of audio")]
         with pytest.raises(ValueError, match="AudioBlock"):
             register_block_type(Impostor)
     finally:
         del BLOCK_TYPES["audio"]
+        SENT_AS.pop(AudioBlock, None)
     with pytest.raises(ValueError, match="TextBlock"):
         register_block_type(attrs.make_class("Other", [], class_body={"type": "text"}))
 

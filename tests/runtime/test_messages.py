@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_llm.model import codes
+from trio_llm.model import codes, content
 from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.content import (
     Attachment,
@@ -104,6 +105,61 @@ async def test_L18_images_are_projected_below_the_middleware_only(
         assert (sent is options) is shown
         assert list(images_of(sent.messages)) == ([PICTURE] if shown else [])
         assert sent.messages[1] is options.messages[1]
+
+
+# ---- block types of one's own
+
+
+@attrs.frozen
+class ClipBlock:
+    type: ClassVar[str] = "clip"
+    words: str
+    still: ImageBlock | None = None
+
+
+@pytest.fixture
+def clips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "BLOCK_TYPES", dict(content.BLOCK_TYPES))
+    content.register_block_type(ClipBlock)
+    monkeypatch.setitem(content.SENT_AS, ClipBlock, _clip)
+
+
+def _clip(clip: ClipBlock) -> Sequence[ContentBlock]:
+    return [*([clip.still] if clip.still else []), *([TextBlock(clip.words)] if clip.words else [])]
+
+
+async def _sent(adapter: ScriptedAdapter, *messages: Message) -> tuple[Message, ...]:
+    async with LlmRuntime() as runtime:
+        runtime.register_adapter(["one"], adapter)
+        await runtime.generate(request(messages=messages))
+    return adapter.calls[0].options.messages
+
+
+@pytest.mark.usefixtures("clips")
+async def test_blocks_of_ones_own_are_sent_as_what_they_say() -> None:
+    plain = create_user_message("text")
+    mixed = create_user_message([TextBlock("see"), ClipBlock("two", PICTURE), ClipBlock("")])
+    nested = create_tool_result_message(CallId("a"), [ClipBlock("heard")])
+    sent = await _sent(ScriptedAdapter([text_script("ok")]), plain, mixed, nested)
+    assert sent[0] is plain
+    assert (sent[1].id, sent[1].content) == (mixed.id, (TextBlock("see"), PICTURE, TextBlock("two")))
+    assert sent[2].content == (ToolResultBlock(CallId("a"), "heard"),)
+
+
+@pytest.mark.usefixtures("clips")
+async def test_the_images_in_blocks_of_ones_own_are_projected_too() -> None:
+    adapter = Resolving(model_info(input_modalities=("text",)))
+    [sent] = await _sent(adapter, create_user_message([ClipBlock("two", PICTURE)]))
+    assert sent.content == (placeholder(PICTURE), TextBlock("two"))
+
+
+@pytest.mark.usefixtures("clips")
+async def test_the_adapter_that_made_a_block_of_ones_own_gets_it_back() -> None:
+    own = create_assistant_message([ClipBlock("a")], ModelSource("one", "m", ReplayEnvelope({}, [1])))
+    others = create_assistant_message([ClipBlock("a")], ModelSource("two", "m", ReplayEnvelope({}, [1])))
+    sent = await _sent(ScriptedAdapter([text_script("ok")]), own, others)
+    assert sent[0] is own
+    assert sent[1].content == (TextBlock("a"),)
 
 
 # ---- budgets

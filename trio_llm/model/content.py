@@ -1,8 +1,7 @@
 """Content blocks: what a message is made of.
 
 The set is open: a block type of one's own is a frozen attrs class with a ``type`` class variable,
-made known to the codec with :func:`register_block_type`. Unknown types survive as
-:class:`UnknownBlock`.
+made known with :func:`register_block_type`. Unknown types survive as :class:`UnknownBlock`.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 import os
-from collections.abc import Iterable
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -150,11 +149,22 @@ BLOCK_TYPES: dict[str, type[Any]] = {
 """Tag to class, for the codec and the assembler. Extend it with :func:`register_block_type`."""
 
 
-def register_block_type(block: type[Any]) -> type[Any]:
-    """Make a block class known to the codec; usable as a decorator.
+SentAs: TypeAlias = Callable[[Any], Iterable[ContentBlock]]
+"""The blocks that a provider is sent in the place of a block of one's own type; may be none."""
+
+SENT_AS: dict[type[Any], SentAs] = {}
+"""Class to what its blocks are sent as. Extend it with :func:`register_block_type`."""
+
+
+def register_block_type(block: type[Any], *, sent_as: SentAs | None = None) -> type[Any]:
+    """Make a block class known to the codec and to requests; usable as a decorator.
+
+    The assembler takes blocks of any class, from their ``BlockEnd``.
 
     Args:
         block: an attrs class with a ``type`` class variable (kebab-case) that is not taken.
+        sent_as: what requests carry for such a block. Without it the block reaches the adapter as it is,
+            and the adapters of this library leave it out of what they send.
 
     Raises:
         TypeError: ``block`` is no attrs class or has no ``type`` string.
@@ -165,6 +175,8 @@ def register_block_type(block: type[Any]) -> type[Any]:
         raise TypeError("a block type is an attrs class with a `type` class variable")
     if BLOCK_TYPES.setdefault(tag, block) is not block:
         raise ValueError(f"block type {tag!r} is already {BLOCK_TYPES[tag].__name__}")
+    if sent_as is not None:
+        SENT_AS[block] = sent_as
     return block
 
 

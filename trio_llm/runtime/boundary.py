@@ -13,6 +13,7 @@ from ..model.policy import DEFAULT_TIMEOUTS, Timeouts
 from ..model.requests import GenerateOptions, LlmCallConfig, call_config_equals
 from ..streaming.contract import ChunkSink, Produce
 from ..streaming.selection import OnDegraded, Selection
+from .blocks import own_blocks_sent
 from .budgets import ImageBudget, within_budget
 from .catalogue import resolve_model
 from .defaults import materialise
@@ -35,7 +36,7 @@ class Boundary:
         self, messages: tuple[Message, ...], route: Route, info: ResolvedModelInfo
     ) -> tuple[Message, ...]:
         """The history as the route's adapter may see it; the same objects where nothing changes."""
-        messages = owned_replay_state(messages, route, self.registry, self.on_degraded)
+        messages = own_blocks_sent(owned_replay_state(messages, route, self.registry, self.on_degraded))
         if not takes_images(info):
             return without_images(messages)
         return messages if self.image_budget is None else within_budget(messages, self.image_budget)
