@@ -185,6 +185,17 @@ def test_the_header_holds_neither_messages_nor_signal() -> None:
     assert options_from_header(request_header(options()), (), signal=signal).signal is signal
 
 
+def test_the_header_holds_tuples() -> None:
+    defaults, order = ["max_tokens"], ["b", "a"]
+    made = RequestHeader(
+        config=BASE, adapter_defaults=defaults, tools=[tool("a"), tool("b")], tool_order=order
+    )
+    defaults.append("reasoning_effort")
+    order.clear()
+    assert (made.adapter_defaults, made.tool_order) == (("max_tokens",), ("b", "a"))
+    assert RequestHeader(config=BASE).tool_order is None
+
+
 def test_tool_order_is_kept_only_where_it_is_not_the_sorted_one() -> None:
     in_order = request_header(options(tools=[tool("a"), tool("b")]))
     assert (in_order.tool_order, [one.name for one in in_order.tools]) == (None, ["a", "b"])

@@ -63,6 +63,10 @@ def _tools(value: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
     return tuple(value)
 
 
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
 def _stop(value: Iterable[str] | str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
@@ -172,10 +176,12 @@ class RequestHeader:
     """
 
     config: LlmCallConfig
-    adapter_defaults: tuple[str, ...] = ()
+    adapter_defaults: tuple[str, ...] = attrs.field(default=(), converter=_names)
     system: str | None = None
     tools: tuple[ToolSchema, ...] = attrs.field(default=(), converter=_tools)
-    tool_order: tuple[str, ...] | None = None
+    tool_order: tuple[str, ...] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(_names)
+    )
     session_id: SessionId | None = None
     purpose: Purpose | None = None
     timeouts: Timeouts | None = None
@@ -186,7 +192,7 @@ def request_header(options: GenerateOptions, adapter_defaults: Sequence[str] = (
     ordered = tuple(sorted(options.tools, key=lambda tool: tool.name))
     return RequestHeader(
         config=call_config(options),
-        adapter_defaults=tuple(adapter_defaults),
+        adapter_defaults=adapter_defaults,
         system=options.system,
         tools=ordered,
         tool_order=None if ordered == options.tools else tuple(tool.name for tool in options.tools),
