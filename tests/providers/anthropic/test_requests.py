@@ -141,6 +141,12 @@ class TestFields:
         assert [tool["name"] for tool in body["tools"]] == ["weather", "web_search"]
         assert [tool.get("cache_control") for tool in body["tools"]] == [None, MARK]
 
+    @pytest.mark.parametrize("tools", ["web_search", {"type": "web_search"}, ["web_search"], None, 5])
+    async def test_server_tools_that_are_no_list_of_tools(self, tools: Any) -> None:
+        error = await refusal_of(provider_options={"server_tools": tools})
+        assert error.code == "UNSUPPORTED_OPTION"
+        assert "server_tools" in error.failure.message
+
     async def test_cache_control(self) -> None:
         body = await body_of(
             system="Be kind.", provider_options={"cache_control": MARK, "system_cache_control": MARK}

@@ -45,10 +45,14 @@ def check_options(options: GenerateOptions, model: AnthropicModel, *, thinking: 
     Raises:
         LlmError: UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT.
     """
-    for key in options.provider_options or ():
+    extra: Mapping[str, Any] = options.provider_options or {}
+    for key in extra:
         if key not in OPTIONS:
             known = ", ".join(sorted(OPTIONS))
             raise _refused(f"Anthropic has no provider option {key!r} here (known: {known})")
+    server_tools = extra.get("server_tools", ())
+    if not isinstance(server_tools, tuple) or not all(isinstance(tool, Mapping) for tool in server_tools):
+        raise _refused("server_tools is a list of tools, each an object")
     if not model.sampling and (options.temperature is not None or options.top_p is not None):
         raise _refused(f"{model.id} has neither temperature nor top_p")
     effort = check_effort(options, model, thinking=thinking)
@@ -129,7 +133,7 @@ def messages_body(
 
 def _tools(tools: tuple[ToolSchema, ...], extra: Mapping[str, Any]) -> list[dict[str, Any]]:
     listed = [_tool(tool) for tool in tools]
-    listed.extend(dict(tool) for tool in extra.get("server_tools") or ())
+    listed.extend(dict(tool) for tool in extra.get("server_tools", ()))
     marker = extra.get("tools_cache_control")
     if listed and marker is not None:
         listed[-1]["cache_control"] = marker
