@@ -52,6 +52,9 @@ ANSWERS: dict[str, Callable[[Shape], Response]] = {
 ENDLESS = ("silent", "stalled", "dripping", "flood")
 """Those that end only with the client."""
 
+BUSY = ("dripping", "flood")
+"""Those of them that no idle clock ends."""
+
 _ASKED = re.compile(rb"soak-(\w+)")
 _SHAPES = {shape.name: shape for shape in SHAPES}
 

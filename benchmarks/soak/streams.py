@@ -17,7 +17,7 @@ from trio_llm.model.requests import GenerateOptions
 from trio_llm.model.signal import AbortSignal
 from trio_llm.runtime.runtime import LlmRuntime
 
-from .server import ANSWERS, ENDLESS
+from .server import ANSWERS, BUSY, ENDLESS
 
 _STUCK = 60.0
 """A stream that takes so many seconds will never end."""
@@ -50,6 +50,7 @@ class Soaked:
         """Run one."""
         chance = self.chance
         fault = chance.choice(tuple(ANSWERS))
+        idle = chance.choice((0.05, 300))
         end = chance.choice(_ENDS)
         shape = chance.choice(SHAPES)
         signal = AbortSignal()
@@ -57,10 +58,10 @@ class Soaked:
             shape.request(signal),
             provider=f"{shape.name}-{chance.choice(SCHEMES)}",
             model=f"soak-{fault}",
-            timeouts=Timeouts(idle=chance.choice((0.05, 300))),
+            timeouts=Timeouts(idle=idle),
         )
         soon = chance.expovariate(1 / 0.02)
-        cancelled = fault in ENDLESS or chance.random() < 0.3
+        cancelled = (fault in ENDLESS and (idle == 300 or fault in BUSY)) or chance.random() < 0.3
         with trio.fail_after(_STUCK), trio.move_on_after(soon + 0.05 if cancelled else math.inf) as ambient:
             await self._end(end, options, signal, soon)
         if ambient.cancelled_caught:
