@@ -17,6 +17,7 @@ class BlockWriter:
     Attributes:
         count: how many blocks there are.
         kind: of the block that is open; None where none is.
+        length: how many characters of text the open block shows.
         calls: how many of the blocks are calls.
         cut: a call was left without its arguments.
     """
@@ -32,6 +33,7 @@ class BlockWriter:
         "count",
         "cut",
         "kind",
+        "length",
     )
 
     def __init__(self) -> None:
@@ -39,6 +41,7 @@ class BlockWriter:
         self.calls = 0
         self.kind: type[TextBlock] | type[ReasoningBlock] | type[ToolCallBlock] | None = None
         self.cut = False
+        self.length = 0
         self._parts: list[str] = []
         self._joiner = SurrogateJoiner()
         self._holding = False
@@ -96,11 +99,12 @@ class BlockWriter:
         self, kind: type[TextBlock] | type[ReasoningBlock] | type[ToolCallBlock], out: list[StreamChunk]
     ) -> None:
         self.end(out)
-        self.kind, self._parts = kind, []
+        self.kind, self._parts, self.length = kind, [], 0
         out.append(BlockStart(self.count, kind.type))
         self.count += 1
 
     def _emit(self, kind: type[TextBlock] | type[ReasoningBlock], text: str, out: list[StreamChunk]) -> None:
         self._parts.append(text)
+        self.length += len(text)
         index = self.count - 1
         out.append(TextDelta(index, text) if kind is TextBlock else ReasoningDelta(index, text))

@@ -1,0 +1,223 @@
+"""The adapter of the Gemini API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
+
+import attrs
+import httpx
+
+from ...model.catalogue import (
+    DiscoveredModel,
+    ModelDiscoveryRequest,
+    ModelInfo,
+    ProviderInfo,
+    ResolvedModelInfo,
+)
+from ...model.failures import LlmFailure
+from ...model.identifiers import MessageId
+from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.policy import RetryPolicy, Timeouts
+from ...model.requests import GenerateOptions
+from ...model.signal import AbortSignal
+from ...protocol.json_text import encode_body
+from ...protocol.sse import MAX_EVENT_SIZE
+from ...streaming.contract import ChunkSink
+from ...transport.client import HttpClient
+from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
+from ...transport.urls import join_url
+from ..http_adapter import HttpAdapter, configured_headers
+from ..http_call import Wire, stream_call
+from ..images import load_images
+from ..model_list import capacity, list_remote_models, text
+from .conversation import converse
+from .models import GEMINI_MODELS, GeminiModel, find_model, resolved
+from .replay import OnDegraded
+from .serialize import check_options, generate_body
+from .translate import GeminiTranslator
+from .types import decode_answer, decode_event, decode_fast
+
+BASE_URL: Final = "https://generativelanguage.googleapis.com"
+API_VERSION: Final = "v1beta"
+KEY_VARIABLE: Final = "GEMINI_API_KEY"
+
+_logger = logging.getLogger("trio_llm.providers.gemini")
+_WIRE: Final = Wire(decode_event, fast=decode_fast, decode_whole=decode_answer)
+
+
+def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def _models(value: Iterable[GeminiModel | str]) -> tuple[GeminiModel, ...]:
+    return tuple(find_model(GEMINI_MODELS, model) if isinstance(model, str) else model for model in value)
+
+
+@attrs.frozen(kw_only=True)
+class GeminiConfig:
+    """Where and how a deployment is reached. It needs nothing but a key.
+
+    Attributes:
+        api_key: None takes the environment variable GEMINI_API_KEY.
+        auth: whether the key is sent as ``x-goog-api-key`` or as a bearer token, as Vertex AI wants it.
+            It never stands in a URL.
+        base_url: a prefix, with or without the version.
+        api_version: what the path begins with; empty where ``base_url`` says everything, as for
+            ``https://aiplatform.googleapis.com/v1/projects/P/locations/L/publishers/google``.
+        headers: sent with every request; not those that the wire owns (key, content type, user agent).
+        models: what the catalogue lists, :class:`~.models.GeminiModel` or ids.
+        include_thoughts: whether summaries of the thoughts are asked for, of models that think.
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+
+    Raises:
+        ValueError: an unknown ``auth``, a ``max_event_size`` that is not positive.
+    """
+
+    api_key: Credential | None = attrs.field(default=None, converter=protect)
+    auth: Literal["x-goog-api-key", "bearer"] = attrs.field(
+        default="x-goog-api-key", validator=attrs.validators.in_(("x-goog-api-key", "bearer"))
+    )
+    base_url: str = BASE_URL
+    api_version: str = API_VERSION
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    models: tuple[GeminiModel, ...] = attrs.field(default=GEMINI_MODELS, converter=_models)
+    include_thoughts: bool = True
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+
+
+ConfigSource: TypeAlias = GeminiConfig | Callable[[], GeminiConfig]
+"""A configuration, or what gives the present one; it is asked once for each call."""
+
+
+def _log_degraded(message: MessageId, failure: LlmFailure) -> None:
+    _logger.warning("message %s: %s", message, failure.message)
+
+
+class GeminiAdapter(HttpAdapter[GeminiConfig]):
+    """Streams from the Gemini API, and from Vertex AI.
+
+    Errors inside a stream, blocked prompts, refused answers, unknown words and empty responses finish with
+    Error; transport and protocol failures are raised. Arguments are those of
+    :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
+
+    Args:
+        on_degraded: told of each message that is sent without its replay state, as that makes no sense
+            (INVALID_REPLAY_STATE); logged by default.
+    """
+
+    def __init__(
+        self,
+        config: ConfigSource = GeminiConfig(),
+        *,
+        http: HttpClient | None = None,
+        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        identity: AppIdentity = APP_IDENTITY,
+        max_connections: int | None = None,
+        on_degraded: OnDegraded = _log_degraded,
+    ) -> None:
+        super().__init__(
+            config,
+            http=http,
+            client=client,
+            transport=transport,
+            identity=identity,
+            max_connections=max_connections,
+        )
+        self._on_degraded = on_degraded
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        """Gemini's name where the route has its id, else the route's own."""
+        return ProviderInfo(provider, "Gemini" if provider == "gemini" else provider)
+
+    def list_models(self, provider: str) -> list[ModelInfo]:
+        """The configured models, with their windows and efforts."""
+        return [resolved(provider, model) for model in self.config.models]
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo | None:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
+        return resolved(provider, find_model(self.config.models, model))
+
+    async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
+        """Ask the endpoint which models it serves ("models.list"); fits ``register_model_discovery``.
+
+        Models that generate no content, as those for embeddings, are left out. The configured key goes to
+        the configured endpoint alone; any other is asked with the request's key.
+
+        Raises:
+            LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
+                INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
+        """
+        config = self.config
+        if request.base_url is not None:
+            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
+        elif request.api_key is not None:
+            config = attrs.evolve(config, api_key=request.api_key)
+        url = join_url(config.base_url, f"{config.api_version}/models?pageSize=1000")
+        own = request.base_url is None or request.api_key is not None
+        headers, secrets = await _request_headers(config, keyed=own)
+        return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
+
+    async def _produce(self, config: GeminiConfig, options: GenerateOptions, sink: ChunkSink) -> None:
+        model = find_model(config.models, options.model)
+        check_options(options, model)
+        url = join_url(
+            config.base_url, f"{config.api_version}/{_path(model.id)}:streamGenerateContent?alt=sse"
+        )
+        headers, secrets = await _request_headers(config)
+        images = await load_images(options.messages)
+        conversation = converse(
+            options.system, options.messages, images, self._on_degraded, signed=model.wants_signatures
+        )
+        body = generate_body(options, model, conversation, include_thoughts=config.include_thoughts)
+        await stream_call(
+            self._http,
+            sink,
+            _WIRE,
+            GeminiTranslator(),
+            url=url,
+            headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
+            body=encode_body(body),
+            secrets=secrets,
+            max_event_size=config.max_event_size,
+        )
+
+
+def _path(model: str) -> str:
+    """A model's resource name; ``tunedModels/x`` and the like are names already."""
+    return quote(model if "/" in model else f"models/{model}", safe="/")
+
+
+def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
+    name = text(row.get("name"))
+    methods = row.get("supportedGenerationMethods")
+    if name is None or (isinstance(methods, list) and "generateContent" not in methods):
+        return None
+    return DiscoveredModel(
+        name.removeprefix("models/"),
+        text(row.get("displayName")),
+        capacity(row.get("inputTokenLimit")),
+        capacity(row.get("outputTokenLimit")),
+    )
+
+
+async def _request_headers(
+    config: GeminiConfig, *, keyed: bool = True
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The headers that every request has, and the secrets in them."""
+    headers = configured_headers(config.headers, owned=("x-goog-api-key",))
+    if not keyed:
+        return headers, ()
+    credential = EnvironmentVariable(KEY_VARIABLE) if config.api_key is None else config.api_key
+    key = await resolve_credential(credential, "gemini")
+    own = ("authorization", f"Bearer {key}") if config.auth == "bearer" else ("x-goog-api-key", key)
+    return [own, *headers], (key,)

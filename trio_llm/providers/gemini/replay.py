@@ -1,0 +1,129 @@
+"""What of a response must come back word for word with the next request.
+
+Signatures may stand on any part, and a part with one must come back as that part, in its place, merged with
+no other; what the provider's own tools did comes back too ("Thought signatures", "Tool combination"). So the
+replay state holds:
+
+* ``response``: ``version``; ``after``, the parts behind the last block that no block shows;
+* one entry for each block: ``type``; ``before``, the parts in front of it that no block shows; for text and
+  thoughts ``signed``, lists of start, end and signature; for calls ``signature``, and the ``id`` if the
+  provider gave one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from ...model.codes import INVALID_REPLAY_STATE
+from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
+from ...model.failures import LlmFailure
+from ...model.identifiers import MessageId
+from ...model.messages import Message, ModelSource, ReplayEnvelope
+
+VERSION: Final = 1
+
+OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
+"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
+
+_ENTRY_TYPES: Final[dict[type[ContentBlock], str]] = {
+    TextBlock: "text",
+    ReasoningBlock: "thought",
+    ToolCallBlock: "call",
+}
+
+
+def write_replay(items: Iterable[tuple[bool, dict[str, Any]]]) -> ReplayEnvelope:
+    """The envelope of a response.
+
+    Args:
+        items: in order of appearance: whether it is a block, and its entry, or the part as it came.
+    """
+    entries: list[dict[str, Any]] = []
+    aside: list[dict[str, Any]] = []
+    for shown, item in items:
+        if shown:
+            entries.append({**item, "before": aside} if aside else item)
+            aside = []
+        else:
+            aside.append(item)
+    response: dict[str, Any] = {"version": VERSION}
+    if aside:
+        response["after"] = aside
+    return ReplayEnvelope(response, entries)
+
+
+def readable(messages: Iterable[Message], on_degraded: OnDegraded) -> Iterator[Message]:
+    """The messages, without replay state that makes no sense; those others are the same objects."""
+    for message in messages:
+        source = message.source
+        if isinstance(source, ModelSource) and source.replay_state is not None:
+            fault = _fault(message.content, source.replay_state)
+            if fault is not None:
+                on_degraded(message.id, LlmFailure(f"replay state dropped: {fault}", INVALID_REPLAY_STATE))
+                message = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
+        yield message
+
+
+def _fault(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+    response, entries = state.response, state.blocks
+    if not isinstance(response, Mapping) or response.get("version") != VERSION:
+        return "it is not of this version"
+    if not _is_parts(response.get("after", ())):
+        return "the parts behind the last block are no objects"
+    if entries is None or len(entries) != len(content):
+        return "it has not one entry for each block"
+    for block, entry in zip(content, entries, strict=True):
+        if not isinstance(entry, Mapping) or entry.get("type") != _ENTRY_TYPES.get(type(block)):
+            return f"an entry does not fit its block of type {block.type}"
+        if not _is_parts(entry.get("before", ())):
+            return "the parts in front of a block are no objects"
+        if isinstance(block, (TextBlock, ReasoningBlock)):
+            if not _is_signed(entry.get("signed", ()), len(block.text)):
+                return "the signatures of a text do not fit it"
+        elif not all(isinstance(entry.get(name, ""), str) for name in ("signature", "id")):
+            return "the signature or the id of a call is no text"
+    return None
+
+
+def _is_parts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(part, Mapping) for part in value)
+
+
+def _is_signed(value: object, length: int) -> bool:
+    place = 0
+    for item in value if isinstance(value, tuple) else (None,):
+        if not isinstance(item, tuple) or len(item) != 3:
+            return False
+        start, end, signature = item
+        if type(start) is not int or type(end) is not int or not isinstance(signature, str):
+            return False
+        if not place <= start <= end <= length:
+            return False
+        place = end
+    return True
+
+
+def entries_of(message: Message) -> tuple[Mapping[str, Any], ...]:
+    """One entry for each block of a message that :func:`readable` let pass; empty where there is none."""
+    state = _state(message)
+    if state is None or state.blocks is None:
+        return ({},) * len(message.content)
+    return state.blocks  # type: ignore[return-value]  # checked by `readable`
+
+
+def parts_after(message: Message) -> Iterable[dict[str, Any]]:
+    """The parts behind the last block of a message that :func:`readable` let pass."""
+    state = _state(message)
+    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr,return-value]  # checked by `readable`
+
+
+def is_own(message: Message) -> bool:
+    """Whether the message is a response that came this way and whose replay state is here."""
+    return _state(message) is not None
+
+
+def _state(message: Message) -> ReplayEnvelope | None:
+    return message.source.replay_state if isinstance(message.source, ModelSource) else None
