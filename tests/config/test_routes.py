@@ -368,12 +368,13 @@ def test_configuration_fills_the_directory() -> None:
             ("deepseek", "DeepSeek", False),
             ("anthropic", "Anthropic", False),
             ("ollama", "Ollama", False),
+            ("openai", "OpenAI", False),
         ]
         assert runtime.list_configurable_providers()[0] == ConfigurableProvider(
             "fast", "fast", "trio_llm", ("providers", "fast"), declared=True
         )
         providers.replace(LlmConfig([deepseek("deepseek")]))
-        assert [entry[0] for entry in listed()] == ["deepseek", "anthropic", "ollama"]
+        assert [entry[0] for entry in listed()] == ["deepseek", "anthropic", "ollama", "openai"]
 
 
 def test_configuration_leaves_the_directory_of_others_alone() -> None:

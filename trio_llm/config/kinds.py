@@ -67,6 +67,11 @@ _kinds: Final = {
         "trio_llm.providers.ollama:OllamaConfig",
         display_name="Ollama",
     ),
+    "openai": Kind(
+        "trio_llm.providers.openai_responses:ResponsesAdapter",
+        "trio_llm.providers.openai_responses:ResponsesConfig",
+        display_name="OpenAI",
+    ),
     "openai-chat": Kind(
         "trio_llm.providers.openai_chat:ChatAdapter",
         "trio_llm.providers.openai_chat:ChatConfig",

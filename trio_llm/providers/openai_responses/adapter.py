@@ -1,0 +1,256 @@
+"""The adapter of the Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+import httpx
+
+from ...model.catalogue import (
+    DiscoveredModel,
+    ModelDiscoveryRequest,
+    ModelInfo,
+    ProviderInfo,
+    ResolvedModelInfo,
+)
+from ...model.codes import INVALID_CONFIG
+from ...model.failures import LlmError
+from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.requests import GenerateOptions
+from ...model.signal import AbortSignal
+from ...protocol.json_text import encode_body
+from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...transport.client import HttpClient
+from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
+from ...transport.urls import join_url
+from ..http_call import Wire, stream_call
+from ..images import load_images
+from ..model_list import list_remote_models, text
+from .conversation import input_items
+from .models import OPENAI_MODELS, ResponsesModel, find_model, resolved
+from .serialize import check_options, request_fields
+from .translate import ResponsesTranslator
+from .types import decode_answer, decode_event
+
+BASE_URL: Final = "https://api.openai.com/v1"
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+
+_WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
+_OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
+
+
+def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def _models(value: Iterable[ResponsesModel | str]) -> tuple[ResponsesModel, ...]:
+    return tuple(find_model(OPENAI_MODELS, model) if isinstance(model, str) else model for model in value)
+
+
+def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class ResponsesConfig:
+    """Where and how a deployment is reached. It needs nothing but a key.
+
+    Attributes:
+        api_key: None takes the environment variable OPENAI_API_KEY.
+        base_url: a prefix that ends where ``/responses`` goes on.
+        headers: sent with every request; not those that the wire owns (key, content type, user agent).
+        models: what the catalogue lists, :class:`~.models.ResponsesModel` or ids.
+        default_max_tokens: what a model gets where a request sets no limit; None leaves it to the provider.
+        reasoning_summary: which summaries of its reasoning a model shall give; without one its reasoning
+            blocks are empty. OpenAI gives them to verified organisations alone.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+
+    Raises:
+        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``reasoning_summary``.
+    """
+
+    api_key: Credential | None = attrs.field(default=None, converter=protect)
+    base_url: str = BASE_URL
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    models: tuple[ResponsesModel, ...] = attrs.field(default=OPENAI_MODELS, converter=_models)
+    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = attrs.field(
+        default=None, validator=attrs.validators.in_((None, "auto", "concise", "detailed"))
+    )
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+
+
+ConfigSource: TypeAlias = ResponsesConfig | Callable[[], ResponsesConfig]
+"""A configuration, or what gives the present one; it is asked once for each call."""
+
+
+class ResponsesAdapter(LlmAdapter):
+    """Streams from the Responses API.
+
+    Failures that the provider reports, filtered and empty responses finish with Error; transport and
+    protocol failures are raised.
+
+    Args:
+        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
+            change reaches the next call and none in flight.
+        http: the client to use; it stays the caller's to close.
+        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
+        transport: the caller's own transport, closed with the adapter.
+        identity: who sends the requests.
+        max_connections: how many connections may be open at once; further requests wait.
+
+    Raises:
+        ValueError: ``http`` together with what would make another one.
+    """
+
+    def __init__(
+        self,
+        config: ConfigSource = ResponsesConfig(),
+        *,
+        http: HttpClient | None = None,
+        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        identity: AppIdentity = APP_IDENTITY,
+        max_connections: int | None = None,
+    ) -> None:
+        if http is not None and (client, transport, max_connections) != (None, None, None):
+            raise ValueError("give either http or what makes one")
+        self._config = config
+        self._http = http or HttpClient(
+            client=client, transport=transport, identity=identity, max_connections=max_connections
+        )
+        self._owned = http is None
+
+    @property
+    def config(self) -> ResponsesConfig:
+        """The present configuration."""
+        return self._config if isinstance(self._config, ResponsesConfig) else self._config()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._owned:
+            await self._http.aclose()
+
+    def provider_info(self, provider: str) -> ProviderInfo:
+        """OpenAI's name where the route has its id, else the route's own."""
+        return ProviderInfo(provider, "OpenAI" if provider == "openai" else provider)
+
+    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
+        """What the configuration says."""
+        return self.config.retry_policy
+
+    def provider_timeouts(self, provider: str) -> Timeouts:
+        """What the configuration says, over the defaults."""
+        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
+
+    def list_models(self, provider: str) -> list[ModelInfo]:
+        """The configured models, with their windows and efforts."""
+        config = self.config
+        return [
+            resolved(provider, model, default_max_tokens=config.default_max_tokens) for model in config.models
+        ]
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo | None:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
+        config = self.config
+        return resolved(
+            provider, find_model(config.models, model), default_max_tokens=config.default_max_tokens
+        )
+
+    def prepare_call(self, provider: str) -> Produce:
+        """Pin the present configuration."""
+        return partial(self._produce, self.config)
+
+    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
+        """Run one attempt on the present configuration.
+
+        Raises:
+            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
+                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
+                :func:`~trio_llm.providers.http_call.stream_call` raises.
+        """
+        await self._produce(self.config, options, sink)
+
+    async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
+        """Ask the endpoint which models it serves ("List models"); fits ``register_model_discovery``.
+
+        The configured key goes to the configured endpoint alone; any other is asked with the request's key.
+
+        Raises:
+            LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
+                INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
+        """
+        config = self.config
+        keyed = request.base_url is None or request.api_key is not None
+        if request.base_url is not None:
+            config = attrs.evolve(config, base_url=request.base_url, headers=())
+        if request.api_key is not None:
+            config = attrs.evolve(config, api_key=request.api_key)
+        url = join_url(config.base_url, "models")
+        headers, secrets = await _request_headers(config, keyed=keyed)
+        return await list_remote_models(
+            self._http,
+            url,
+            [("accept", "application/json"), *headers],
+            _discovered,
+            rows="data",
+            secrets=secrets,
+        )
+
+    async def _produce(self, config: ResponsesConfig, options: GenerateOptions, sink: ChunkSink) -> None:
+        model = find_model(config.models, options.model)
+        check_options(options, model)
+        url = join_url(config.base_url, "responses")
+        headers, secrets = await _request_headers(config)
+        images = await load_images(options.messages)
+        items = input_items(options.messages, model, images, sink.note_degraded)
+        fields = request_fields(options, model, summary=config.reasoning_summary)
+        await stream_call(
+            self._http,
+            sink,
+            _WIRE,
+            ResponsesTranslator(),
+            url=url,
+            headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
+            body=encode_body({**fields, "stream": True, "input": items}),
+            secrets=secrets,
+        )
+
+
+def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
+    id = text(row.get("id"))
+    return None if id is None else DiscoveredModel(id)
+
+
+async def _request_headers(
+    config: ResponsesConfig, *, keyed: bool = True
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """The headers that every request has, and the secrets in them."""
+    headers: list[tuple[str, str]] = []
+    secrets: tuple[str, ...] = ()
+    if keyed:
+        credential = config.api_key
+        if credential is None:
+            credential = EnvironmentVariable(KEY_VARIABLE)
+        key = await resolve_credential(credential, "openai")
+        secrets = (key,)
+        headers.append(("authorization", f"Bearer {key}"))
+    for name, value in config.headers:
+        if name.lower() in _OWN_HEADERS:
+            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
+        headers.append((name, value))
+    return headers, secrets
