@@ -17,6 +17,7 @@ def runs(version: str) -> bool:
     return python is not None and subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
 
 
+AIMOCK = "@copilotkit/aimock@1.43.0"
 PYTHONS = [version for version in ("3.11", "3.12", "3.13") if runs(version)]
 
 
@@ -62,6 +63,26 @@ def docs(session: nox.Session) -> None:
     """The documentation, to docs/_build/html; a warning is an error."""
     session.install("-e", ".[cli,docs]")
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html")
+
+
+@nox.session
+def interop(session: nox.Session) -> None:
+    """Every adapter against mock servers of others: llmock and fakellm, and aimock where there is npm."""
+    session.install("-e", ".[test,interop]")
+    env = {}
+    if shutil.which("npm") is not None:
+        folder = session.create_tmp()
+        session.run("npm", "install", "--no-fund", "--no-audit", f"--prefix={folder}", AIMOCK, external=True)
+        env["AIMOCK_CLI_PATH"] = f"{folder}/node_modules/@copilotkit/aimock/dist/cli.js"
+    # llmock brings a plugin for pytest that would point every client at itself.
+    session.run("pytest", "-p", "no:llmock", "tests/interop", *session.posargs, env=env)
+
+
+@nox.session
+def e2e(session: nox.Session) -> None:
+    """The chat adapter against a real model in a real server, which takes some minutes to build."""
+    session.install("-e", ".[test,e2e]")
+    session.run("pytest", "tests/e2e", *session.posargs)
 
 
 @nox.session

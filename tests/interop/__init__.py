@@ -1,0 +1,1 @@
+"""The adapters against mock servers that others wrote; see the nox session ``interop``."""

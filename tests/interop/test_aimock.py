@@ -1,0 +1,150 @@
+"""Every adapter against aimock: scripted answers on all of its wires."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trio_llm.model.chunks import MaxTokens
+from trio_llm.model.content import ReasoningBlock, text_of
+from trio_llm.model.failures import LlmError
+from trio_llm.runtime.runtime import LlmRuntime
+
+from .servers import serving
+from .talk import (
+    WEATHER,
+    Endpoint,
+    Talk,
+    anthropic,
+    chat,
+    check_calls,
+    check_text,
+    gemini,
+    ollama,
+    responses,
+)
+
+CLI = os.environ.get("AIMOCK_CLI_PATH", "")
+"""The file ``dist/cli.js`` of the npm package @copilotkit/aimock."""
+
+NODE = shutil.which("node") or ""
+if not (NODE and Path(CLI).is_file()):
+    pytest.skip(
+        "no Node.js, or AIMOCK_CLI_PATH does not name dist/cli.js of the npm package @copilotkit/aimock",
+        allow_module_level=True,
+    )
+
+CALLS = [{"name": "get_weather", "arguments": {"city": city}} for city in ("Paris", "Rome")]
+FIXTURES: list[dict[str, Any]] = [
+    {"match": {"userMessage": "hello"}, "response": {"content": "Hello, wörld \U0001f600. " + "x" * 100}},
+    {"match": {"userMessage": "think"}, "response": {"content": "Yes.", "reasoning": "Let me see. " * 5}},
+    {"match": {"userMessage": "cut"}, "response": {"content": "Half an", "finishReason": "length"}},
+    {
+        "match": {"userMessage": "busy", "sequenceIndex": 0},
+        "response": {"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429},
+    },
+    {"match": {"userMessage": "busy"}, "response": {"content": "Now then."}},
+    {
+        "match": {"userMessage": "locked"},
+        "response": {"error": {"message": "bad key", "type": "authentication_error"}, "status": 401},
+    },
+    {
+        "match": {"userMessage": "broken", "sequenceIndex": 0},
+        "response": {"content": "A long story of two foxes and a hen " * 20},
+        "truncateAfterChunks": 3,
+    },
+    {"match": {"userMessage": "broken"}, "response": {"content": "The end."}},
+    {"match": {"userMessage": "weather", "hasToolResult": True}, "response": {"content": "Mild in both."}},
+    {"match": {"userMessage": "weather"}, "response": {"content": "I ask.", "toolCalls": CALLS}},
+]
+
+ENDPOINTS = [
+    Endpoint("openai", chat("openai"), "/v1", "gpt-5"),
+    Endpoint("openrouter", chat("openrouter"), "/api/v1", "openai/gpt-5"),
+    Endpoint("responses", responses, "/v1", "gpt-5"),
+    Endpoint("anthropic", anthropic, "", "claude-sonnet-4-5"),
+    Endpoint("gemini", gemini, "", "gemini-2.5-flash"),
+    Endpoint("ollama", ollama, "", "llama3"),
+]
+
+
+DEPARTURES = {
+    ("ollama", "thinking"): "the server spells `thinking` as `reasoning_content`, which no Ollama does",
+    ("gemini", "calls"): "the server ends with FUNCTION_CALL, a word the Gemini API does not have",
+    ("responses", "limit"): "the server leaves out `incomplete_details`, which say that it was the limit",
+    ("ollama", "limit"): "the server says `stop` whatever the fixture says",
+}
+"""Where the server departs from the wire it stands for, so that there is nothing to test."""
+
+
+def needs(talk: Talk, what: str) -> None:
+    """Skip where the server departs from the wire in that."""
+    if (talk.endpoint.name, what) in DEPARTURES:
+        pytest.skip(DEPARTURES[talk.endpoint.name, what])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("aimock")
+    fixtures = folder / "fixtures.json"
+    fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
+
+    def command(port: int) -> list[str]:
+        return [NODE, CLI, "--port", str(port), "--fixtures", str(fixtures), "--strict", "-l", "1"]
+
+    with serving(command, folder / "log", folder) as (base_url, _):
+        yield base_url
+
+
+@pytest.fixture(params=ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def talk(request: pytest.FixtureRequest, server: str) -> AsyncIterator[Talk]:
+    async with LlmRuntime() as llm:
+        llm.register_adapter("p", request.param.adapter(server))
+        yield Talk(llm, request.param)
+
+
+async def test_text(talk: Talk) -> None:
+    assert check_text(await talk.ask("hello"), talk.endpoint) == "Hello, wörld \U0001f600. " + "x" * 100
+
+
+async def test_thinking(talk: Talk) -> None:
+    needs(talk, "thinking")
+    answer = await talk.ask("think")
+    assert check_text(answer, talk.endpoint) == "Yes."
+    thoughts = [block.text for block in answer.message.content if isinstance(block, ReasoningBlock)]
+    assert "".join(thoughts) == "Let me see. " * 5
+    check_text(await talk.ask("hello"), talk.endpoint)  # and the next request is taken
+
+
+async def test_text_and_two_calls_at_once(talk: Talk) -> None:
+    needs(talk, "calls")
+    asked = await talk.ask("weather", tools=[WEATHER])
+    assert text_of(asked.message.content) == "I ask."
+    check_calls(asked, ["get_weather", "get_weather"])
+    paris, rome = await talk.answer_calls(asked, "21 degrees")
+    assert (json.loads(paris.arguments), json.loads(rome.arguments)) == ({"city": "Paris"}, {"city": "Rome"})
+    assert check_text(await talk.go_on(tools=[WEATHER]), talk.endpoint) == "Mild in both."
+
+
+async def test_the_token_limit(talk: Talk) -> None:
+    needs(talk, "limit")
+    answer = await talk.ask("cut")
+    assert isinstance(answer.finish, MaxTokens)
+    assert text_of(answer.message.content) == "Half an"
+
+
+async def test_faults_that_pass_are_got_over(talk: Talk) -> None:
+    assert check_text(await talk.ask("busy"), talk.endpoint) == "Now then."
+    assert check_text(await talk.ask("broken"), talk.endpoint) == "The end."
+
+
+async def test_a_fault_that_stays_is_told(talk: Talk) -> None:
+    with pytest.raises(LlmError) as caught:
+        await talk.ask("locked")
+    assert caught.value.code == "AUTH"
