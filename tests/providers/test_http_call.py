@@ -335,6 +335,24 @@ class TestThroughTheEngine:
         assert isinstance(stream.finish, Error)
         assert stream.finish.failure.code == "TIMEOUT"
 
+    async def test_the_wait_for_a_free_connection_counts_as_connecting(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        answers = [event_stream(HELLO, Hold()), event_stream(HELLO, STOP, DONE)]
+        async with (
+            WireServer(answers) as server,
+            ChatAdapter(chat_config(server), max_connections=1) as adapter,
+        ):
+            async with open_stream(adapter, ask()) as first:
+                assert await first.receive() == HELLO_CHUNKS[0]
+                _, queued = await run(adapter, ask(timeouts=Timeouts(connect=3)))
+                assert isinstance(queued.finish, Error)
+                assert queued.finish.failure.code == "TIMEOUT"
+                assert "connect" in queued.finish.failure.message
+                assert len(server.connections) == 1
+            _, after = await run(adapter)
+        assert after.finish == Stop(raw="stop")
+
     async def test_D09_the_consumers_thinking_is_not_counted(
         self, autojump_clock: trio.testing.MockClock
     ) -> None:
