@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from ..model import codes
 from ..model.failures import LlmError
-
-_REPLACEMENT: Final = "\ufffd"
 
 
 def decode_lenient(data: bytes | str) -> Any:
