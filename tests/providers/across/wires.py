@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -12,8 +13,14 @@ from trio_llm.streaming.contract import LlmAdapter
 from trio_llm.testing.wire_script import Response
 from trio_llm.testing.wire_server import WireServer
 
-LOOK = '{"path": "a"}'
+LOOK_AT = {"path": "a"}
 """The arguments of the first call of every answer; the second call, ``list``, has none."""
+
+LOOK = json.dumps(LOOK_AT)
+"""The same as text."""
+
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
 
 
 @attrs.frozen
@@ -25,7 +32,7 @@ class Said:
     """
 
     what: Literal["text", "thinking", "call", "result", "image"]
-    role: Literal["system", "user", "assistant"]
+    role: Role
     text: str = ""
     of: str = ""
 
@@ -43,6 +50,7 @@ class Wire:
         call_ids: what ids of calls match; None where the wire has none.
         foreign_thinking: what becomes of thinking that another adapter brought.
         own_thinking: whether the wire's own thinking goes back to it.
+        broken_calls: the names of calls cut in their arguments that stay in the history all the same.
         secret: what of an answer goes back to this adapter and to no other; None where nothing does.
     """
 
@@ -55,4 +63,5 @@ class Wire:
     call_ids: re.Pattern[str] | None
     foreign_thinking: Literal["kept", "text", "dropped"]
     own_thinking: bool = True
+    broken_calls: tuple[str, ...] = ()
     secret: str | None = None

@@ -36,8 +36,9 @@ OPENING: Final = "(The conversation began earlier.)"
 UNSIGNED: Final = "skip_thought_signature_validator"
 """The signature of a call that another model made ("Thought signatures", "FAQs")."""
 
-# Ids are not what pairs a result with its call here: the name and the place do.
-HISTORY: Final = HistoryRules(foreign_reasoning="drop")
+# Ids are not what pairs a result with its call here: the name and the place do. Results come in messages of
+# their own; merged, they all stand in front of what they show.
+HISTORY: Final = HistoryRules(foreign_reasoning="drop", merge_roles=True)
 
 
 @attrs.frozen
