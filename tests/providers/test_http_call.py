@@ -183,6 +183,12 @@ class TestEnds:
         assert finish.reason.failure.code == "SERVER"
         assert trio.current_time() - begun < 0.1
 
+    async def test_an_error_inside_the_stream_that_repeats_the_key_has_it_blacked_out(self) -> None:
+        sink = await record(event_stream(HELLO, frame({"error": {"message": "bad key sk-test-123"}})))
+        [finish] = [chunk for batch in sink.batches for chunk in batch if isinstance(chunk, Finish)]
+        assert isinstance(finish.reason, Error)
+        assert finish.reason.failure.message == "bad key [redacted]"
+
     async def test_counts_that_follow_an_error_are_taken(self) -> None:
         counts = frame({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 3}})
         sink = await record(event_stream(HELLO, frame({"error": {"message": "no", "code": 502}}), counts))

@@ -310,6 +310,18 @@ class TestFailures:
         assert "msg-7" in caplog.text
 
 
+class TestSecrets:
+    async def test_an_error_event_that_repeats_the_key_has_it_blacked_out(self) -> None:
+        error = frame({"type": "error", "error": {"type": "api_error", "message": "bad key sk-ant-123"}})
+        async with (
+            WireServer(event_stream(start() + error)) as server,
+            AnthropicAdapter(config(server)) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.message == "bad key [redacted]"
+
+
 class TestEventSize:
     async def test_an_oversized_event_by_the_configurations_measure(self) -> None:
         body = start() + text(0, "a") + text(1, "x" * 900)

@@ -189,6 +189,15 @@ class TestFailures:
     async def test_D07_a_200_that_is_not_the_stream_it_should_be(self, body: bytes, code: str) -> None:
         assert (await failure_of(lines(*filter(None, [body])))).code == code
 
+    async def test_an_error_line_that_repeats_the_key_has_it_blacked_out(self) -> None:
+        async with (
+            WireServer(lines(line(error="bad key sk-test-123"))) as server,
+            OllamaAdapter(config(server, api_key="sk-test-123")) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.message == "bad key [redacted]"
+
     async def test_an_oversized_line_by_the_configurations_measure(self) -> None:
         body = lines(says("a"), says("x" * 500))
         async with (

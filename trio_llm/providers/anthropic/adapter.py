@@ -271,7 +271,7 @@ class AnthropicAdapter(LlmAdapter):
             self._http,
             sink,
             _WIRE,
-            MessagesTranslator(),
+            MessagesTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
             body=encode_body(body),

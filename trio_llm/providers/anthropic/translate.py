@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -51,6 +52,9 @@ class MessagesTranslator:
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
     The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
+
+    Args:
+        secrets: blacked out where an error in the stream repeats one.
     """
 
     __slots__ = (
@@ -62,6 +66,7 @@ class MessagesTranslator:
         "_latest",
         "_parts",
         "_raw_usage",
+        "_secrets",
         "_sequence",
         "_usage",
         "_word",
@@ -73,7 +78,8 @@ class MessagesTranslator:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self.terminal = False
         self.failure: LlmFailure | None = None
         self.progressed = False
@@ -282,7 +288,8 @@ class MessagesTranslator:
 
     def _fail(self, event: MessageEvent, out: list[StreamChunk]) -> None:
         """The provider gave up. The counts so far are no counts of the response."""
-        failure = failure_from_error_object({"error": event.error, "request_id": event.request_id})
+        error = {"error": event.error, "request_id": event.request_id}
+        failure = failure_from_error_object(error, secrets=self._secrets)
         if failure.request_id is None and self.request_id is not None:
             failure = attrs.evolve(failure, request_id=self.request_id)
         usage = self.early_usage

@@ -153,7 +153,7 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
             self._http,
             sink,
             _WIRE,
-            OllamaTranslator(),
+            OllamaTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "application/x-ndjson"), *headers],
             body=encode_body(chat_body(options, model, images)),

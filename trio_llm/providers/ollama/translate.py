@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -43,10 +44,14 @@ class OllamaTranslator:
     """Folds the lines of one response into chunks. No I/O; one instance for each response.
 
     The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
+
+    Args:
+        secrets: blacked out where an error in the stream repeats one.
     """
 
     __slots__ = (
         "_blocks",
+        "_secrets",
         "early_usage",
         "facts",
         "failure",
@@ -56,7 +61,8 @@ class OllamaTranslator:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self.terminal = False
         self.failure: LlmFailure | None = None
         self.progressed = False
@@ -148,7 +154,7 @@ class OllamaTranslator:
         return ToolCalls(raw=raw) if blocks.calls else Stop(raw=raw)
 
     def _fail(self, line: ChatLine, out: list[StreamChunk]) -> None:
-        failure = failure_from_error_object({"error": line.error})
+        failure = failure_from_error_object({"error": line.error}, secrets=self._secrets)
         if failure.request_id is None and self.request_id is not None:
             failure = attrs.evolve(failure, request_id=self.request_id)
         out.append(Finish(Error(failure, raw=line.done_reason or None)))

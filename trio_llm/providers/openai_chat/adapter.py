@@ -238,7 +238,7 @@ class ChatAdapter(LlmAdapter):
             self._http,
             sink,
             _WIRE,
-            ChatTranslator(),
+            ChatTranslator(secrets),
             url=url,
             headers=headers,
             body=encode_body(body),

@@ -15,6 +15,7 @@ do not collide, and a server changes its dialect more often than its name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -55,6 +56,9 @@ _ERROR_CODES: Final = {"insufficient_system_resource": codes.SERVER}
 class ChatTranslator:
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
+    Args:
+        secrets: blacked out where an error in the stream repeats one.
+
     Attributes:
         terminal: the ``Finish`` has been appended; nothing more is read.
         ending: the provider reported an error; only its counts may still come, and :meth:`close` ends it at
@@ -77,6 +81,7 @@ class ChatTranslator:
         "_kind",
         "_parts",
         "_raw_usage",
+        "_secrets",
         "_usage",
         "_word",
         "ending",
@@ -88,7 +93,8 @@ class ChatTranslator:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self.terminal = False
         self.ending = False
         self.failure: LlmFailure | None = None
@@ -319,7 +325,7 @@ class ChatTranslator:
             return
         for choice in event.choices or ():
             self._word = choice.finish_reason or self._word
-        failure = failure_from_error_object(error)
+        failure = failure_from_error_object(error, secrets=self._secrets)
         if failure.request_id is None and self.request_id is not None:
             failure = attrs.evolve(failure, request_id=self.request_id)
         self._error = Error(failure, raw=self._word)
