@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Literal, NoReturn, Self
+from typing import Literal, Self
 
 import trio
 
@@ -24,8 +24,8 @@ from ..protocol.assembler import BlockAssembler
 from .attempt import Attempt
 from .call import Call
 from .fold import LazyFold
+from .leaving import bare, carries_cancelled, raise_cleanup, raise_unchanged
 from .pump import Pump
-from .raised import first_leaf
 from .selection import Middleware, Select
 from .settlement import Settlement
 from .verdict import Cause, Origin, first_cause, leaving_cause
@@ -351,7 +351,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         self._leave()
         # A plain exception of the body is not shown to the nursery: that would cancel it, which the
         # attempts would take for an ambient cancel, and wrap the exception in a group.
-        plain = exc if exc is not None and not _carries_cancelled(exc) else None
+        plain = exc if exc is not None and not carries_cancelled(exc) else None
         raised: BaseException | None = None
         try:
             if plain is not None:
@@ -359,7 +359,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             else:
                 await self._manager.__aexit__(exc_type, exc, traceback)
         except BaseException as error:  # raised again below, where it must be
-            raised = _bare(error, exc)
+            raised = bare(error, exc)
         for attempt in self._call.attempts:
             attempt.freeze()
         if self._unsubscribe is not None:
@@ -368,15 +368,15 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         if self._pump is not None and (layer_error := self._pump.take_error()) is not None:
             cleanup.append(layer_error)
         if raised is not None and not isinstance(raised, (Exception, trio.Cancelled, BaseExceptionGroup)):
-            _raise_unchanged(raised)  # KeyboardInterrupt and SystemExit pass, bare
+            raise_unchanged(raised)  # KeyboardInterrupt and SystemExit pass, bare
         if plain is not None:
             # A Cancelled on top of the body's exception is raised again at the next checkpoint.
             for cleanup_error in cleanup:
                 plain.add_note(f"while the stream was closed: {cleanup_error!r}")
         elif cleanup:
-            _raise_cleanup(raised or exc, cleanup)
+            raise_cleanup(raised or exc, cleanup)
         elif raised is not None and raised is not exc:
-            _raise_unchanged(raised)
+            raise_unchanged(raised)
 
 
 class _VisibleText(AsyncIterator[str]):
@@ -392,45 +392,3 @@ class _VisibleText(AsyncIterator[str]):
             chunk = await self._stream.__anext__()
             if type(chunk) is TextDelta:
                 return chunk.text
-
-
-def _carries_cancelled(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)[0] is not None
-    return isinstance(error, trio.Cancelled)
-
-
-def _raise_cleanup(cancelled: BaseException | None, cleanup: Sequence[Exception]) -> NoReturn:
-    """Raise what adapters and layers raised while being closed, beside the Cancelled if there is one."""
-    if cancelled is None and len(cleanup) == 1:
-        _raise_unchanged(cleanup[0])
-    raise BaseExceptionGroup(
-        "while the stream was closed", [*([] if cancelled is None else [cancelled]), *cleanup]
-    )
-
-
-def _bare(error: BaseException, body: BaseException | None) -> BaseException:
-    """What the nursery's group is about: without the Cancelled of its tasks, and without the group.
-
-    A group that the body itself raised stays as it is; an interrupt goes before all else.
-    """
-    if isinstance(error, BaseExceptionGroup) and error is not body:
-        interrupts = error.split((Exception, trio.Cancelled))[1]
-        if interrupts is not None:
-            return first_leaf(interrupts)
-    while isinstance(error, BaseExceptionGroup) and error is not body:
-        others = [member for member in error.exceptions if not isinstance(member, trio.Cancelled)]
-        if len(others) > 1:
-            break
-        error = others[0] if others else error.exceptions[0]
-    return error
-
-
-def _raise_unchanged(error: BaseException) -> NoReturn:
-    """Raise without adding the exception being handled as its context."""
-    context = error.__context__
-    try:
-        raise error
-    finally:
-        error.__context__ = context
-        del error
