@@ -24,6 +24,10 @@ from trio_llm.transport.transport import TrioTransport
 from ..runtime.test_leaks import tasks_below
 from ..transport.http_parts import client_tls, open_descriptors
 
+QUIET = 0.002
+"""How long nothing may happen until everything counts as having happened, in real seconds: on a busy
+machine the kernel takes its time to deliver."""
+
 _TLS = client_tls()
 
 
@@ -71,7 +75,9 @@ class House:
         idle = self.transport.idle_connections
         assert self.transport.open_connections == idle, "a slot is left"
         await self._server_is_done(idle)
-        assert open_descriptors() == self._descriptors + 2 * idle, "a descriptor is left"
+        assert open_descriptors() == self._descriptors + idle + self.server.open_connections, (
+            "a descriptor is left"
+        )
 
     async def check_after_runtime(self) -> None:
         """Nothing is left at all."""
@@ -80,11 +86,10 @@ class House:
         assert open_descriptors() == self._descriptors, "a descriptor is left after the runtime"
 
     async def _server_is_done(self, idle: int) -> None:
-        await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked(QUIET)
         with trio.fail_after(100):
             while self.server.open_connections > idle:  # noqa: ASYNC110  # it has no event for that
                 await trio.sleep(0.01)
-        assert self.server.open_connections == idle
         self.server.connections[:] = [each for each in self.server.connections if not each.ended.is_set()]
         self.server.requests.clear()
 

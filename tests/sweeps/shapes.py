@@ -16,8 +16,10 @@ from trio_llm.model.requests import GenerateOptions, ToolSchema
 from trio_llm.model.signal import AbortSignal
 from trio_llm.providers.anthropic import AnthropicAdapter, AnthropicConfig
 from trio_llm.providers.deepseek import DeepSeekAdapter, DeepSeekConfig
+from trio_llm.providers.gemini import GeminiAdapter, GeminiConfig
 from trio_llm.providers.ollama import OllamaAdapter, OllamaConfig
 from trio_llm.providers.openai_chat import ChatAdapter, ChatConfig, ChatProfile
+from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig
 from trio_llm.streaming.contract import LlmAdapter
 from trio_llm.testing.wire_script import Framing, Response, Step
 from trio_llm.transport.transport import TrioTransport
@@ -146,6 +148,32 @@ SHAPES = (
             '{"message":{"content":""},"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":2}',
         ),
         media_type="application/x-ndjson",
+    ),
+    Shape(
+        name="gemini",
+        adapter=lambda url, transport: GeminiAdapter(
+            GeminiConfig(api_key="key", base_url=url), transport=transport
+        ),
+        events=_sse(
+            '{"candidates":[{"content":{"parts":[{"text":"Hm","thought":true}]}}]}',
+            '{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]}',
+            '{"candidates":[{"content":{"parts":[{"functionCall":{"name":"ls","args":{"a":1}}}]}}]}',
+            '{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}',
+        ),
+        has_marker=False,
+    ),
+    Shape(
+        name="openai_responses",
+        adapter=lambda url, transport: ResponsesAdapter(
+            ResponsesConfig(api_key="key", base_url=url), transport=transport
+        ),
+        events=_sse(
+            '{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m"}}',
+            '{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hi"}',
+            '{"type":"response.output_item.done","output_index":1,"item":'
+            '{"type":"function_call","id":"f","call_id":"t","name":"ls","arguments":"{}"}}',
+            '{"type":"response.completed","response":{"status":"completed"}}',
+        ),
     ),
 )
 """Every call shape."""

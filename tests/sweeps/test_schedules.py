@@ -11,9 +11,9 @@ from ..streaming.reference import Expected, Schedule, expect, random_schedule
 from ..streaming.schedules import acceptable, compare, pass_through, run_schedule
 from .extent import FULL
 
-PART = 10_000 if FULL else 1000
+PART = 10_000 if FULL else 500
 
-every_part = pytest.mark.parametrize("part", range(10) if FULL else [100])
+every_part = pytest.mark.parametrize("part", range(10) if FULL else [200])
 
 
 def seeds_of(part: int) -> range:
