@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-import attrs
 import pytest
 import trio
 
@@ -17,6 +15,7 @@ from trio_llm.model.identifiers import MessageId, ReasoningEffortId
 from trio_llm.model.messages import ModelSource, ReplayEnvelope, create_assistant_message, create_user_message
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.providers.gemini import GeminiAdapter, GeminiConfig, GeminiModel
+from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import Cut, Hold, Reset, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 
@@ -315,12 +314,16 @@ class TestFailures:
                 assert stream.finish.failure.code == "TRANSPORT"
                 assert stream.partial == ((TextBlock(shown),) if shown else ())
 
-    async def test_degraded_replay_state_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
-        source = ModelSource("p", "m", ReplayEnvelope(None, [None]))
-        message = attrs.evolve(create_assistant_message("a", source), id=MessageId("msg-7"))
-        with caplog.at_level(logging.WARNING):
-            await sent_with(messages=[create_user_message("hi"), message, create_user_message("go on")])
-        assert "msg-7" in caplog.text
+    async def test_degraded_replay_state_is_told_to_the_runtimes_hook(self) -> None:
+        told: list[tuple[MessageId, str]] = []
+        message = create_assistant_message("a", ModelSource("p", "m", ReplayEnvelope(None, [None])))
+        async with (
+            WireServer(event_stream(ANSWER)) as server,
+            LlmRuntime(on_degraded=lambda id, failure: told.append((id, failure.code))) as runtime,
+        ):
+            runtime.register_adapter(["p"], GeminiAdapter(config(server)))
+            await runtime.generate(ask(messages=[create_user_message("hi"), message]))
+        assert told == [(message.id, "INVALID_REPLAY_STATE")]
 
 
 class TestDiscovery:

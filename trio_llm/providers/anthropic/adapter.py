@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -19,8 +18,7 @@ from ...model.catalogue import (
     ResolvedModelInfo,
 )
 from ...model.codes import INVALID_CONFIG
-from ...model.failures import LlmError, LlmFailure
-from ...model.identifiers import MessageId
+from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
 from ...model.json_value import FrozenObject, freeze_optional_object
 from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
@@ -38,7 +36,6 @@ from ..model_data import ModelData, completed
 from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
-from .replay import OnDegraded
 from .serialize import check_options, messages_body
 from .translate import MessagesTranslator
 from .types import decode_answer, decode_event
@@ -46,7 +43,6 @@ from .types import decode_answer, decode_event
 BASE_URL: Final = "https://api.anthropic.com"
 API_VERSION: Final = "2023-06-01"
 
-_logger = logging.getLogger("trio_llm.providers.anthropic")
 _WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
 _OWN_HEADERS: Final = (
     "x-api-key",
@@ -126,10 +122,6 @@ ConfigSource: TypeAlias = AnthropicConfig | Callable[[], AnthropicConfig]
 """A configuration, or what gives the present one; it is asked once for each call."""
 
 
-def _log_degraded(message: MessageId, failure: LlmFailure) -> None:
-    _logger.warning("message %s: %s", message, failure.message)
-
-
 class AnthropicAdapter(LlmAdapter):
     """Streams from the Messages API.
 
@@ -144,8 +136,6 @@ class AnthropicAdapter(LlmAdapter):
         transport: the caller's own transport, closed with the adapter.
         identity: who sends the requests.
         max_connections: how many connections may be open at once; further requests wait.
-        on_degraded: told of each message that is sent without its replay state, as that makes no sense
-            (INVALID_REPLAY_STATE); logged by default.
         model_data: fills in what the configured models leave unknown, and tells of models that are not
             listed, the limit of their answers among it; nothing by default.
 
@@ -162,7 +152,6 @@ class AnthropicAdapter(LlmAdapter):
         transport: httpx.AsyncBaseTransport | None = None,
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
-        on_degraded: OnDegraded = _log_degraded,
         model_data: ModelData | None = None,
     ) -> None:
         if http is not None and (client, transport, max_connections) != (None, None, None):
@@ -172,7 +161,6 @@ class AnthropicAdapter(LlmAdapter):
             client=client, transport=transport, identity=identity, max_connections=max_connections
         )
         self._owned = http is None
-        self._on_degraded = on_degraded
         self._model_data = model_data
 
     @property
@@ -258,7 +246,7 @@ class AnthropicAdapter(LlmAdapter):
         url = join_url(config.base_url, "v1/messages")
         headers, secrets = await _request_headers(config)
         images = await load_images(options.messages)
-        conversation = converse(options.system, options.messages, images, self._on_degraded)
+        conversation = converse(options.system, options.messages, images, sink.note_degraded)
         body = messages_body(
             options,
             model,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
@@ -17,8 +16,6 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.failures import LlmFailure
-from ...model.identifiers import MessageId
 from ...model.identity import APP_IDENTITY, AppIdentity
 from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
@@ -35,7 +32,6 @@ from ..images import load_images
 from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import GEMINI_MODELS, GeminiModel, find_model, resolved
-from .replay import OnDegraded
 from .serialize import check_options, generate_body
 from .translate import GeminiTranslator
 from .types import decode_answer, decode_event, decode_fast
@@ -44,7 +40,6 @@ BASE_URL: Final = "https://generativelanguage.googleapis.com"
 API_VERSION: Final = "v1beta"
 KEY_VARIABLE: Final = "GEMINI_API_KEY"
 
-_logger = logging.getLogger("trio_llm.providers.gemini")
 _WIRE: Final = Wire(decode_event, fast=decode_fast, decode_whole=decode_answer)
 
 
@@ -96,20 +91,12 @@ ConfigSource: TypeAlias = GeminiConfig | Callable[[], GeminiConfig]
 """A configuration, or what gives the present one; it is asked once for each call."""
 
 
-def _log_degraded(message: MessageId, failure: LlmFailure) -> None:
-    _logger.warning("message %s: %s", message, failure.message)
-
-
 class GeminiAdapter(HttpAdapter[GeminiConfig]):
     """Streams from the Gemini API, and from Vertex AI.
 
     Errors inside a stream, blocked prompts, refused answers, unknown words and empty responses finish with
     Error; transport and protocol failures are raised. Arguments are those of
-    :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
-
-    Args:
-        on_degraded: told of each message that is sent without its replay state, as that makes no sense
-            (INVALID_REPLAY_STATE); logged by default.
+    :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
     """
 
     def __init__(
@@ -121,7 +108,6 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
         transport: httpx.AsyncBaseTransport | None = None,
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
-        on_degraded: OnDegraded = _log_degraded,
     ) -> None:
         super().__init__(
             config,
@@ -131,7 +117,6 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
             identity=identity,
             max_connections=max_connections,
         )
-        self._on_degraded = on_degraded
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """Gemini's name where the route has its id, else the route's own."""
@@ -176,7 +161,7 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
         headers, secrets = await _request_headers(config)
         images = await load_images(options.messages)
         conversation = converse(
-            options.system, options.messages, images, self._on_degraded, signed=model.wants_signatures
+            options.system, options.messages, images, sink.note_degraded, signed=model.wants_signatures
         )
         body = generate_body(options, model, conversation, include_thoughts=config.include_thoughts)
         await stream_call(
