@@ -314,6 +314,17 @@ class TestFailures:
                 assert stream.finish.failure.code == "TRANSPORT"
                 assert stream.partial == ((TextBlock(shown),) if shown else ())
 
+    async def test_an_error_event_that_repeats_the_key_has_it_blacked_out(self) -> None:
+        key = "AIza-secret-1"
+        error = b'data: {"error": {"code": 400, "message": "bad key %b"}}\n\n' % key.encode()
+        async with (
+            WireServer(event_stream(event(text("h")) + error)) as server,
+            GeminiAdapter(config(server, api_key=key)) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.message == "bad key [redacted]"
+
     async def test_degraded_replay_state_is_told_to_the_runtimes_hook(self) -> None:
         told: list[tuple[MessageId, str]] = []
         message = create_assistant_message("a", ModelSource("p", "m", ReplayEnvelope(None, [None])))

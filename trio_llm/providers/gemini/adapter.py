@@ -168,7 +168,7 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
             self._http,
             sink,
             _WIRE,
-            GeminiTranslator(),
+            GeminiTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
             body=encode_body(body),

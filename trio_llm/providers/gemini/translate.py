@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -65,6 +66,9 @@ class GeminiTranslator:
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
     The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
+
+    Args:
+        secrets: blacked out where an error in the stream repeats one.
     """
 
     __slots__ = (
@@ -75,6 +79,7 @@ class GeminiTranslator:
         "_items",
         "_partial",
         "_raw_usage",
+        "_secrets",
         "_word",
         "early_usage",
         "failure",
@@ -85,7 +90,8 @@ class GeminiTranslator:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self.terminal = False
         self.failure: LlmFailure | None = None
         self.progressed = False
@@ -257,7 +263,7 @@ class GeminiTranslator:
         return ToolCalls(raw=word) if blocks.calls else Stop(raw=word)
 
     def _fail(self, event: GenerateEvent, out: list[StreamChunk]) -> None:
-        failure = failure_from_error_object({"error": event.error})
+        failure = failure_from_error_object({"error": event.error}, secrets=self._secrets)
         if failure.request_id is None and self.request_id is not None:
             failure = attrs.evolve(failure, request_id=self.request_id)
         if self.early_usage is not None:
