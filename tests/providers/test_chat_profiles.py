@@ -151,6 +151,7 @@ class TestRefusals:
             ({"default_effort": "high"}, "high"),
             ({"options": {"temperature"}}, "temperature"),
             ({"options": {"thinking"}, "efforts": {"on": {"thinking": True}}}, "thinking"),
+            ({"options": {"session"}, "session_field": "session"}, "session"),
         ],
     )
     def test_a_profile_is_consistent(self, changes: dict[str, Any], named: str) -> None:

@@ -129,7 +129,8 @@ class ChatProfile:
         for effort in (self.default_effort, self.off_effort):
             if effort is not None and effort not in self.efforts:
                 raise ValueError(f"{effort!r} is no effort of {self.name}")
-        owned = VOCABULARY_FIELDS.union(*self.efforts.values()) & self.options
+        session = () if self.session_field is None else (self.session_field,)
+        owned = VOCABULARY_FIELDS.union(session, *self.efforts.values()) & self.options
         if owned:
             raise ValueError(f"{min(owned)!r} is set by the request itself and is no option")
 
