@@ -65,6 +65,8 @@ from .model.messages import (
     SnapshotForm,
     SnapshotSection,
     ToolSource,
+    UnknownForm,
+    UnknownSource,
     UserSource,
     create_assistant_message,
     create_message,
@@ -96,6 +98,7 @@ from .runtime.generate import Generated, GenerateError
 from .runtime.prepared import PreparedLlmCall
 from .runtime.records import AttemptRecord, JsonLinesRecorder
 from .runtime.runtime import LlmRuntime
+from .runtime.topology import AdaptersUpdated
 from .streaming.contract import ChunkSink, LlmAdapter, Produce
 from .streaming.lanes import Entrant, Next, Race
 from .streaming.selection import Middleware
@@ -116,6 +119,7 @@ __all__ = [
     "JsonLinesRecorder",
     "AbortSignal",
     "ImageBudget",
+    "AdaptersUpdated",
     # Requests
     "GenerateOptions",
     "LlmCallConfig",
@@ -151,6 +155,7 @@ __all__ = [
     "ModelSource",
     "ToolSource",
     "PluginSource",
+    "UnknownSource",
     "InstructionsForm",
     "CatalogForm",
     "SnapshotForm",
@@ -158,6 +163,7 @@ __all__ = [
     "NoticeForm",
     "RelayForm",
     "RecallForm",
+    "UnknownForm",
     "ReplayEnvelope",
     # Chunks
     "StreamChunk",
