@@ -367,6 +367,7 @@ def test_configuration_fills_the_directory() -> None:
             ("fast", "fast", True),
             ("deepseek", "DeepSeek", False),
             ("anthropic", "Anthropic", False),
+            ("gemini", "Gemini", False),
             ("ollama", "Ollama", False),
             ("openai", "OpenAI", False),
         ]
@@ -374,7 +375,7 @@ def test_configuration_fills_the_directory() -> None:
             "fast", "fast", "trio_llm", ("providers", "fast"), declared=True
         )
         providers.replace(LlmConfig([deepseek("deepseek")]))
-        assert [entry[0] for entry in listed()] == ["deepseek", "anthropic", "ollama", "openai"]
+        assert [entry[0] for entry in listed()] == ["deepseek", "anthropic", "gemini", "ollama", "openai"]
 
 
 def test_configuration_leaves_the_directory_of_others_alone() -> None:

@@ -62,6 +62,11 @@ _kinds: Final = {
         "trio_llm.providers.anthropic:AnthropicConfig",
         display_name="Anthropic",
     ),
+    "gemini": Kind(
+        "trio_llm.providers.gemini:GeminiAdapter",
+        "trio_llm.providers.gemini:GeminiConfig",
+        display_name="Gemini",
+    ),
     "ollama": Kind(
         "trio_llm.providers.ollama:OllamaAdapter",
         "trio_llm.providers.ollama:OllamaConfig",

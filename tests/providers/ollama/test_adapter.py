@@ -144,6 +144,12 @@ class TestModels:
             assert model.reasoning is not None
             assert model.reasoning.default_effort == "low"
 
+    async def test_a_model_that_is_listed_with_its_tag(self) -> None:
+        adapter = OllamaAdapter(OllamaConfig(models=[OllamaModel("m:latest", context_window=9)]))
+        model = await adapter.resolve_model("p", "m")
+        assert model is not None
+        assert (model.id, model.context) == ("m", ModelContext(9))
+
     async def test_a_model_that_is_not_listed_offers_what_the_wire_can_ask_for(self) -> None:
         model = await OllamaAdapter().resolve_model("p", "unheard-of")
         assert model is not None
