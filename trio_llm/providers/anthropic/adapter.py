@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -17,19 +15,18 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.codes import INVALID_CONFIG
-from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
 from ...model.json_value import FrozenObject, freeze_optional_object
-from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...protocol.sse import MAX_EVENT_SIZE
-from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
+from ..http_adapter import HttpAdapter, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import ModelData, completed
@@ -44,16 +41,7 @@ BASE_URL: Final = "https://api.anthropic.com"
 API_VERSION: Final = "2023-06-01"
 
 _WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
-_OWN_HEADERS: Final = (
-    "x-api-key",
-    "authorization",
-    "anthropic-version",
-    "anthropic-beta",
-    "content-type",
-    "content-length",
-    "host",
-    "transfer-encoding",
-)
+_OWN_HEADERS: Final = ("x-api-key", "anthropic-version", "anthropic-beta")
 _KEY_VARIABLES: Final = {"x-api-key": "ANTHROPIC_API_KEY", "bearer": "ANTHROPIC_AUTH_TOKEN"}
 
 
@@ -122,25 +110,16 @@ ConfigSource: TypeAlias = AnthropicConfig | Callable[[], AnthropicConfig]
 """A configuration, or what gives the present one; it is asked once for each call."""
 
 
-class AnthropicAdapter(LlmAdapter):
+class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
     """Streams from the Messages API.
 
     Error events, refusals, unknown stop reasons and empty responses finish with Error; transport and
-    protocol failures are raised.
+    protocol failures are raised. Arguments are those of
+    :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
 
     Args:
-        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
-            change reaches the next call and none in flight.
-        http: the client to use; it stays the caller's to close.
-        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
-        transport: the caller's own transport, closed with the adapter.
-        identity: who sends the requests.
-        max_connections: how many connections may be open at once; further requests wait.
         model_data: fills in what the configured models leave unknown, and tells of models that are not
             listed, the limit of their answers among it; nothing by default.
-
-    Raises:
-        ValueError: ``http`` together with what would make another one.
     """
 
     def __init__(
@@ -154,40 +133,19 @@ class AnthropicAdapter(LlmAdapter):
         max_connections: int | None = None,
         model_data: ModelData | None = None,
     ) -> None:
-        if http is not None and (client, transport, max_connections) != (None, None, None):
-            raise ValueError("give either http or what makes one")
-        self._config = config
-        self._http = http or HttpClient(
-            client=client, transport=transport, identity=identity, max_connections=max_connections
+        super().__init__(
+            config,
+            http=http,
+            client=client,
+            transport=transport,
+            identity=identity,
+            max_connections=max_connections,
         )
-        self._owned = http is None
         self._model_data = model_data
-
-    @property
-    def config(self) -> AnthropicConfig:
-        """The present configuration."""
-        return self._config if isinstance(self._config, AnthropicConfig) else self._config()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._owned:
-            await self._http.aclose()
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """Anthropic's name where the route has its id, else the route's own."""
         return ProviderInfo(provider, "Anthropic" if provider == "anthropic" else provider)
-
-    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
-        """What the configuration says."""
-        return self.config.retry_policy
-
-    def provider_timeouts(self, provider: str) -> Timeouts:
-        """What the configuration says, over the defaults."""
-        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
 
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, with their windows, limits and efforts."""
@@ -200,20 +158,6 @@ class AnthropicAdapter(LlmAdapter):
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
         return _resolved(config, provider, self._find(config, model))
-
-    def prepare_call(self, provider: str) -> Produce:
-        """Pin the present configuration."""
-        return partial(self._produce, self.config)
-
-    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
-        """Run one attempt on the present configuration.
-
-        Raises:
-            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
-                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
-                :func:`~trio_llm.providers.http_call.stream_call` raises.
-        """
-        await self._produce(self.config, options, sink)
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List Models"); fits ``register_model_discovery``.
@@ -301,8 +245,4 @@ async def _request_headers(
         )
     if config.betas:
         headers.append(("anthropic-beta", ",".join(config.betas)))
-    for name, value in config.headers:
-        if name.lower() in _OWN_HEADERS:
-            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
-        headers.append((name, value))
-    return headers, secrets
+    return [*headers, *configured_headers(config.headers, owned=_OWN_HEADERS)], secrets

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from types import TracebackType
 from typing import Final, TypeAlias
 
 import attrs
@@ -17,18 +15,19 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.codes import INVALID_BASE_URL, INVALID_CONFIG
+from ...model.codes import INVALID_BASE_URL
 from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
-from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...protocol.sse import MAX_EVENT_SIZE
-from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
+from ..http_adapter import HttpAdapter, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import ModelData, completed
@@ -40,7 +39,6 @@ from .translate import ChatTranslator
 from .types import decode_body, decode_event
 
 _WIRE: Final = Wire(decode_event, fast=decode_body.fast, decode_whole=decode_body)
-_OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
 
 
 def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -94,25 +92,15 @@ ConfigSource: TypeAlias = ChatConfig | Callable[[], ChatConfig]
 """A configuration, or what gives the present one; it is asked once for each call."""
 
 
-class ChatAdapter(LlmAdapter):
+class ChatAdapter(HttpAdapter[ChatConfig]):
     """Streams chat completions.
 
     In-band errors, error words and empty responses finish with Error; transport and protocol failures
-    are raised.
+    are raised. Arguments are those of :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
 
     Args:
-        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
-            change reaches the next call and none in flight.
-        http: the client to use; it stays the caller's to close.
-        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
-        transport: the caller's own transport, closed with the adapter.
-        identity: who sends the requests.
-        max_connections: how many connections may be open at once; further requests wait.
         model_data: fills in what the configured models leave unknown, and tells of models that are not
             listed; nothing by default.
-
-    Raises:
-        ValueError: ``http`` together with what would make another one.
     """
 
     def __init__(
@@ -126,41 +114,20 @@ class ChatAdapter(LlmAdapter):
         max_connections: int | None = None,
         model_data: ModelData | None = None,
     ) -> None:
-        if http is not None and (client, transport, max_connections) != (None, None, None):
-            raise ValueError("give either http or what makes one")
-        self._config = config
-        self._http = http or HttpClient(
-            client=client, transport=transport, identity=identity, max_connections=max_connections
+        super().__init__(
+            config,
+            http=http,
+            client=client,
+            transport=transport,
+            identity=identity,
+            max_connections=max_connections,
         )
-        self._owned = http is None
         self._model_data = model_data
-
-    @property
-    def config(self) -> ChatConfig:
-        """The present configuration."""
-        return self._config if isinstance(self._config, ChatConfig) else self._config()
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._owned:
-            await self._http.aclose()
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """The profile's name where the route has the profile's id, else the route's own."""
         profile = self.config.profile
         return ProviderInfo(provider, profile.name if provider == profile.id else provider)
-
-    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
-        """What the configuration says."""
-        return self.config.retry_policy
-
-    def provider_timeouts(self, provider: str) -> Timeouts:
-        """What the configuration says, over the defaults."""
-        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
 
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, else the profile's."""
@@ -184,20 +151,6 @@ class ChatAdapter(LlmAdapter):
             thinking=config.thinking,
             default_max_tokens=config.default_max_tokens,
         )
-
-    def prepare_call(self, provider: str) -> Produce:
-        """Pin the present configuration."""
-        return partial(self._produce, self.config)
-
-    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
-        """Run one attempt on the present configuration.
-
-        Raises:
-            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
-                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
-                :func:`~trio_llm.providers.http_call.stream_call` raises.
-        """
-        await self._produce(self.config, options, sink)
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List models"); fits ``register_model_discovery``.
@@ -285,8 +238,5 @@ async def _key_headers(config: ChatConfig) -> tuple[list[tuple[str, str]], tuple
     return [(profile.key_header, profile.key_prefix + key)], (key,)
 
 
-def _configured_headers(config: ChatConfig) -> tuple[tuple[str, str], ...]:
-    for name, _ in config.headers:
-        if name.lower() in (*_OWN_HEADERS, config.profile.key_header):
-            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
-    return config.headers
+def _configured_headers(config: ChatConfig) -> list[tuple[str, str]]:
+    return configured_headers(config.headers, owned=(config.profile.key_header,))
