@@ -344,6 +344,11 @@ class TestUsage:
         assert streams.usage_of(chunks) == TokenUsage(87, 0)
         assert translator.facts == {"trafficType": "X"}
 
+    def test_early_usage_is_one_object_until_there_are_others(self) -> None:
+        _, translator = translate([event(text("a"), usageMetadata={"promptTokenCount": 9})])
+        assert translator.early_usage == TokenUsage(9, 0)
+        assert translator.early_usage is translator.early_usage
+
 
 def test_half_a_character_is_shown_at_the_end_of_its_block() -> None:
     half = b'data: {"candidates":[{"content":{"parts":[{"text":"a\\ud83c"}]}}]}\n\n'

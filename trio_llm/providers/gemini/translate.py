@@ -39,7 +39,7 @@ from ..blocks import BlockWriter
 from .partial import PartialArguments
 from .replay import write_replay
 from .types import Candidate, GenerateEvent
-from .usage import token_usage, usage_facts
+from .usage import has_counts, token_usage, usage_facts
 
 _FILTER_WORDS: Final = frozenset(
     {
@@ -54,12 +54,6 @@ _FILTER_WORDS: Final = frozenset(
         "MODEL_ARMOR",
     }
 )
-_CANDIDATE_FACTS: Final = {
-    "finish_message": "finishMessage",
-    "grounding_metadata": "groundingMetadata",
-    "url_context_metadata": "urlContextMetadata",
-    "citation_metadata": "citationMetadata",
-}
 
 
 class GeminiTranslator:
@@ -80,8 +74,8 @@ class GeminiTranslator:
         "_partial",
         "_raw_usage",
         "_secrets",
+        "_usage",
         "_word",
-        "early_usage",
         "failure",
         "progressed",
         "request_id",
@@ -98,7 +92,6 @@ class GeminiTranslator:
         self.served_model: str | None = None
         self.response_id: str | None = None
         self.request_id: ProviderRequestId | None = None
-        self.early_usage: TokenUsage | None = None
         self._blocks = BlockWriter()
         self._items: list[tuple[bool, dict[str, Any]]] = []  # as `write_replay` takes them
         self._entry: dict[str, Any] = {}  # of the latest block
@@ -106,12 +99,20 @@ class GeminiTranslator:
         self._word: str | None = None
         self._blocked: dict[str, Any] | None = None
         self._raw_usage: dict[str, Any] = {}
+        self._usage: TokenUsage | None = None
         self._facts: dict[str, object] = {}
 
     @property
     def ending(self) -> bool:
         """Never: nothing follows an error."""
         return False
+
+    @property
+    def early_usage(self) -> TokenUsage | None:
+        """The last counts so far; the same object as long as no others came."""
+        if self._usage is None and self._raw_usage:
+            self._usage = token_usage(self._raw_usage)
+        return self._usage
 
     @property
     def facts(self) -> dict[str, object]:
@@ -130,8 +131,8 @@ class GeminiTranslator:
         if self.response_id is None:
             self.response_id, self.served_model = event.response_id or None, event.model_version or None
         raw = event.usage_metadata
-        if isinstance(raw, dict) and (usage := token_usage(raw)) is not None:
-            self._raw_usage, self.early_usage = raw, usage
+        if isinstance(raw, dict) and has_counts(raw):
+            self._raw_usage, self._usage = raw, None
             self.progressed = True
         feedback = event.prompt_feedback
         if isinstance(feedback, dict) and feedback.get("blockReason"):
@@ -157,8 +158,12 @@ class GeminiTranslator:
         if candidate.finish_reason:
             self._word = candidate.finish_reason
             self.progressed = True
-        for field, name in _CANDIDATE_FACTS.items():
-            value = getattr(candidate, field)
+        for name, value in (
+            ("finishMessage", candidate.finish_message),
+            ("groundingMetadata", candidate.grounding_metadata),
+            ("urlContextMetadata", candidate.url_context_metadata),
+            ("citationMetadata", candidate.citation_metadata),
+        ):
             if value is not None:
                 self._facts[name] = value
 
@@ -234,8 +239,9 @@ class GeminiTranslator:
 
     def _finish(self, out: list[StreamChunk]) -> None:
         reason = self._reason(out)
-        if self.early_usage is not None:
-            out.append(Usage(self.early_usage))
+        usage = self.early_usage
+        if usage is not None:
+            out.append(Usage(usage))
         out.append(Finish(reason, None if isinstance(reason, Error) else write_replay(self._items)))
         self.terminal = True
 
@@ -266,8 +272,9 @@ class GeminiTranslator:
         failure = failure_from_error_object({"error": event.error}, secrets=self._secrets)
         if failure.request_id is None and self.request_id is not None:
             failure = attrs.evolve(failure, request_id=self.request_id)
-        if self.early_usage is not None:
-            out.append(Usage(self.early_usage))
+        usage = self.early_usage
+        if usage is not None:
+            out.append(Usage(usage))
         out.append(Finish(Error(failure, raw=self._word)))
         self.terminal = True
 

@@ -21,16 +21,22 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def token_usage(usage: dict[str, Any]) -> TokenUsage | None:
-    """The counts of one ``usageMetadata``; None where it holds none.
+def has_counts(usage: dict[str, Any]) -> bool:
+    """Whether :func:`token_usage` finds any."""
+    return any(
+        _count(usage.get(name)) is not None
+        for name in ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+    )
+
+
+def token_usage(usage: dict[str, Any]) -> TokenUsage:
+    """The counts of one ``usageMetadata``.
 
     The prompt includes what came from a cache; what the provider's own tools brought in is no part of it.
     Thoughts are no part of the candidates ("GenerateContentResponse", "UsageMetadata").
     """
     prompt, shown = _count(usage.get("promptTokenCount")), _count(usage.get("candidatesTokenCount"))
     thoughts, cached = _count(usage.get("thoughtsTokenCount")), _count(usage.get("cachedContentTokenCount"))
-    if prompt is None and shown is None and thoughts is None:
-        return None
     tools = _count(usage.get("toolUsePromptTokenCount")) or 0
     return TokenUsage(
         input_tokens=max((prompt or 0) - (cached or 0), 0) + tools,
