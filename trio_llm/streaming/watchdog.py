@@ -57,6 +57,7 @@ class Watchdog:
     def stop(self) -> None:
         """End the task; synchronous."""
         self._over = True
+        self._watched = []  # breaks the circle with the attempts, so that no collector is needed
         if self._sleep is not None:
             self._sleep.cancel("the stream is over")
 
