@@ -7,7 +7,7 @@ translate, send. What a read carried before a failure is sent before the failure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
@@ -161,6 +161,37 @@ async def _error_body(response: HttpResponse) -> bytes:
         return b""
 
 
+class Delivery:
+    """Takes what a translator made of one read to the sink, with all that there is to note of it."""
+
+    __slots__ = ("_names", "_noted", "_sink", "_translator")
+
+    def __init__(self, sink: ChunkSink, translator: Translator[Any]) -> None:
+        self._sink = sink
+        self._translator = translator
+        self._names: tuple[str | None, str | None] = (None, None)
+        self._noted: TokenUsage | None = None
+
+    async def send(self, out: list[StreamChunk], received: int) -> None:
+        """Send the chunks of one read of ``received`` bytes; without any, tell of an event, or of life."""
+        translator, sink = self._translator, self._sink
+        names = (translator.served_model, translator.response_id)
+        if names != self._names:
+            self._names = names
+            sink.note_response(served_model=names[0], response_id=names[1])
+        usage = translator.early_usage
+        if usage is not self._noted and usage is not None:
+            self._noted = usage
+            sink.note_usage(usage)
+        if translator.terminal and translator.facts:
+            sink.note_response(facts=translator.facts)
+        if out or translator.progressed:
+            translator.progressed = False
+            await sink.send_batch(out, received=received)
+        elif received:
+            sink.alive(received)
+
+
 class _Reader(Generic[E]):
     """Reads the body of one successful response."""
 
@@ -174,16 +205,14 @@ class _Reader(Generic[E]):
         max_event_size: int,
     ) -> None:
         self._response = response
-        self._sink = sink
         self._wire = wire
         self._translator = translator
+        self._send = Delivery(sink, translator).send
         self._secrets = secrets
         self._framing = wire.framing(max_event_size)
         self._head = b""  # what came before the first event
         self._is_stream = False  # the first byte that says anything is one of a stream
         self._has_events = False
-        self._names: tuple[str | None, str | None] = (None, None)
-        self._noted: TokenUsage | None = None
 
     async def run(self) -> None:
         translator = self._translator
@@ -238,24 +267,6 @@ class _Reader(Generic[E]):
                     return
         if not data:
             translator.close(True, out)
-
-    async def _send(self, out: list[StreamChunk], received: int) -> None:
-        translator, sink = self._translator, self._sink
-        names = (translator.served_model, translator.response_id)
-        if names != self._names:
-            self._names = names
-            sink.note_response(served_model=names[0], response_id=names[1])
-        usage = translator.early_usage
-        if usage is not self._noted and usage is not None:
-            self._noted = usage
-            sink.note_usage(usage)
-        if translator.terminal and translator.facts:
-            sink.note_response(facts=translator.facts)
-        if out or translator.progressed:
-            translator.progressed = False
-            await sink.send_batch(out, received=received)
-        elif received:
-            sink.alive(received)
 
     async def _receive_until(self, deadline: float) -> bytes:
         try:

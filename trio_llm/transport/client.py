@@ -237,7 +237,7 @@ class HttpClient:
                 header that HTTP cannot carry (the error names the header and never tells its value).
         """
         target = self._url(url)
-        checked = _checked(headers.items() if isinstance(headers, Mapping) else headers)
+        checked = checked_headers(headers.items() if isinstance(headers, Mapping) else headers)
         checked += self._fixed
         extensions = {WATCHER_EXTENSION: watcher}
         if self._client is None:
@@ -313,7 +313,12 @@ def _library_of(handed_in: object) -> ModuleType:
     return httpx
 
 
-def _checked(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def checked_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those headers that a caller may set.
+
+    Raises:
+        LlmError: INVALID_CONFIG or INVALID_CREDENTIAL for one that HTTP cannot carry.
+    """
     checked = []
     for name, value in headers:
         if _HEADER_NAME.fullmatch(name) is None:

@@ -173,9 +173,12 @@ async def connect(route: Route, ssl_context: ssl.SSLContext | None, user_agent: 
             whose = "server" if route.proxy is None else "proxy"
             connection.stream = await start_tls(connection.stream, ssl_context, peer.host, whose)
         if route.proxy is not None and route.target is not None:
-            assert ssl_context is not None
             await _open_tunnel(connection, route.proxy, route.target, user_agent)
-            connection.stream = await start_tls(connection.stream, ssl_context, route.target.host, "server")
+            if route.target.secure:
+                assert ssl_context is not None
+                connection.stream = await start_tls(
+                    connection.stream, ssl_context, route.target.host, "server"
+                )
     except BaseException:
         connection.close()
         raise

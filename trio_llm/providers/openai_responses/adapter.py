@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import attrs
 import httpx
+import trio
 
 from ...model.catalogue import (
     DiscoveredModel,
@@ -17,30 +19,38 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
+from ...model.chunks import Finish
 from ...model.codes import INVALID_CONFIG
 from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.messages import ModelSource, create_assistant_message
 from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
+from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink, LlmAdapter, Produce
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
+from ...transport.websocket import UpgradeRefused, WebSocketClient
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_list import list_remote_models, text
-from .conversation import input_items
+from .conversation import assistant_items, input_items
 from .models import OPENAI_MODELS, ResponsesModel, find_model, resolved
 from .serialize import check_options, request_fields
 from .translate import ResponsesTranslator
 from .types import decode_answer, decode_event
+from .websocket import Request, SessionSockets
 
 BASE_URL: Final = "https://api.openai.com/v1"
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 
 _WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
+_ANSWERS: Final = (401, 429)
+"""Refusals of an upgrade that HTTP would meet again."""
+
 _OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
 
 
@@ -66,24 +76,30 @@ class ResponsesConfig:
         base_url: a prefix that ends where ``/responses`` goes on.
         headers: sent with every request; not those that the wire owns (key, content type, user agent).
         models: what the catalogue lists, :class:`~.models.ResponsesModel` or ids.
+        websocket: whether the calls of a session go over a WebSocket that the session keeps. Where a server
+            refuses one, they go over HTTP.
         default_max_tokens: what a model gets where a request sets no limit; None leaves it to the provider.
         reasoning_summary: which summaries of its reasoning a model shall give; without one its reasoning
             blocks are empty. OpenAI gives them to verified organisations alone.
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
         timeouts: the phase clocks, where a call does not override them.
         retry_policy: captured at registration; None is the normal policy.
 
     Raises:
-        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``reasoning_summary``.
+        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive, an unknown
+            ``reasoning_summary``.
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str = BASE_URL
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
     models: tuple[ResponsesModel, ...] = attrs.field(default=OPENAI_MODELS, converter=_models)
+    websocket: bool = False
     default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = attrs.field(
         default=None, validator=attrs.validators.in_((None, "auto", "concise", "detailed"))
     )
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry_policy: RetryPolicy | None = None
 
@@ -105,7 +121,10 @@ class ResponsesAdapter(LlmAdapter):
         client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
         transport: the caller's own transport, closed with the adapter.
         identity: who sends the requests.
-        max_connections: how many connections may be open at once; further requests wait.
+        max_connections: how many connections may be open at once; further requests wait. WebSockets are not
+            counted.
+        websockets: opens the WebSockets of sessions; None makes one with the same identity. It goes past
+            ``client`` and ``transport``, which know no WebSockets.
 
     Raises:
         ValueError: ``http`` together with what would make another one.
@@ -120,6 +139,7 @@ class ResponsesAdapter(LlmAdapter):
         transport: httpx.AsyncBaseTransport | None = None,
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
+        websockets: WebSocketClient | None = None,
     ) -> None:
         if http is not None and (client, transport, max_connections) != (None, None, None):
             raise ValueError("give either http or what makes one")
@@ -128,11 +148,18 @@ class ResponsesAdapter(LlmAdapter):
             client=client, transport=transport, identity=identity, max_connections=max_connections
         )
         self._owned = http is None
+        self._sockets = SessionSockets(websockets or WebSocketClient(identity=identity))
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
 
     @property
     def config(self) -> ResponsesConfig:
         """The present configuration."""
         return self._config if isinstance(self._config, ResponsesConfig) else self._config()
+
+    async def __aenter__(self) -> Self:
+        self._nursery_manager = trio.open_nursery()
+        self._sockets.open(await self._nursery_manager.__aenter__())
+        return self
 
     async def __aexit__(
         self,
@@ -140,8 +167,14 @@ class ResponsesAdapter(LlmAdapter):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._owned:
-            await self._http.aclose()
+        self._sockets.close()
+        try:
+            if self._owned:
+                await self._http.aclose()
+        finally:
+            assert self._nursery_manager is not None  # it was entered
+            # The body's exception is not shown to the nursery: it would wrap it.
+            await self._nursery_manager.__aexit__(None, None, None)
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """OpenAI's name where the route has its id, else the route's own."""
@@ -219,6 +252,24 @@ class ResponsesAdapter(LlmAdapter):
         images = await load_images(options.messages)
         items = input_items(options.messages, model, images, sink.note_degraded)
         fields = request_fields(options, model, summary=config.reasoning_summary)
+        session = options.session_id
+        if config.websocket and session is not None and self._sockets.wanted(url):
+
+            def reply_items(translator: ResponsesTranslator, finish: Finish) -> list[dict[str, Any]]:
+                blocks = [block for _, block in sorted(translator.blocks.items())]
+                source = ModelSource(options.provider, options.model, finish.replay_state)
+                return assistant_items(create_assistant_message(blocks, source), model)
+
+            request = Request(
+                session, url, headers, fields, items, secrets, config.max_event_size, reply_items
+            )
+            try:
+                await self._sockets.call(request, sink)
+                return
+            except UpgradeRefused as refusal:
+                if refusal.failure.status in _ANSWERS:
+                    raise
+                sink.next_wire_attempt(refusal.failure)
         await stream_call(
             self._http,
             sink,
@@ -228,6 +279,7 @@ class ResponsesAdapter(LlmAdapter):
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
             body=encode_body({**fields, "stream": True, "input": items}),
             secrets=secrets,
+            max_event_size=config.max_event_size,
         )
 
 

@@ -1,0 +1,409 @@
+"""WebSockets (RFC 6455) over trio-websocket, on connections of this library's own.
+
+The connection is opened as one for HTTP is: proxies, certificates and attribution are the same. What
+trio-websocket leaves open is closed here: a socket whose server went first, or never shook hands. It is
+imported only when a WebSocket is opened.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import httpx
+import trio
+
+from ..model import codes
+from ..model.failures import LlmError
+from ..model.identifiers import ProviderRequestId
+from ..model.identity import APP_IDENTITY, AppIdentity, attribution_headers
+from .client import checked_headers
+from .connection import READ_SIZE, Connection, Endpoint, Route, connect
+from .errors import failure_from_response
+from .proxy import EnvironmentProxies, SocksProxy
+from .request_id import find_request_id
+from .tls import default_ssl_context
+from .transport import UPLOAD_SLICE
+from .watcher import UNWATCHED, CallWatcher
+from .wire_error import WireError
+
+if TYPE_CHECKING:
+    from trio_websocket import CloseReason, WebSocketConnection
+
+MAX_MESSAGE_SIZE: Final = 16 * 1024 * 1024
+"""How large a message may be, in characters or bytes."""
+
+BACKLOG: Final = 64 * 1024 * 1024
+"""How much is taken in, in bytes, while nobody reads: as long as it is, pings are answered."""
+
+QUEUED_MESSAGES: Final = 16
+"""How many messages trio-websocket holds on their way into the backlog."""
+
+HANDSHAKE_LIMIT: Final = 1024 * 1024
+"""How much a server may say to an upgrade, in bytes."""
+
+_PORTS: Final = {"http": 80, "https": 443}
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([2-5]\d\d)[ \r\n]")
+_TOO_BIG: Final = 1009
+_ABNORMAL: Final = 1006
+
+
+class UpgradeRefused(LlmError):
+    """There is no WebSocket to be had: the server answered with a response, or a proxy has none."""
+
+
+class _OwnedStream(trio.abc.Stream):
+    """The connection, as trio-websocket uses it: sends in slices, with signs of life, and never silent.
+
+    Attributes:
+        opened: the handshake is done. Until then every end is a WireError: trio-websocket would wait.
+        head: what the server said until then.
+    """
+
+    def __init__(self, connection: Connection, watcher: CallWatcher) -> None:
+        self._connection = connection
+        self.watcher = watcher
+        self.opened = False
+        self.head = b""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data)
+        for start in range(0, len(data), UPLOAD_SLICE):
+            await self._connection.stream.send_all(view[start : start + UPLOAD_SLICE])
+            self.watcher.alive()
+        if self._connection.send_failure is not None and self.opened:
+            raise trio.BrokenResourceError("the connection broke") from self._connection.send_failure
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._connection.stream.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        try:
+            data = await self._connection.receive_some(READ_SIZE)
+        except trio.BrokenResourceError as error:
+            if self.opened:
+                raise
+            raise WireError("ReadError", "the connection broke in the WebSocket handshake") from error
+        if data:
+            self.watcher.alive()
+        if not self.opened:
+            self.head += data
+            if not data:
+                raise WireError("ReadError", "the server closed the connection in the WebSocket handshake")
+            if len(self.head) > HANDSHAKE_LIMIT:
+                raise WireError("RemoteProtocolError", "the server's answer to the upgrade is too large")
+        return data
+
+    async def aclose(self) -> None:
+        if not self.opened:
+            raise WireError("RemoteProtocolError", "the server's answer is no WebSocket handshake")
+        self._connection.close()
+        await trio.lowlevel.checkpoint()
+
+
+class WebSocket:
+    """An open WebSocket, used by one task at a time. Pings are answered whether anybody reads or not.
+
+    It lives in a task of the nursery it was opened in, until one side closes it. Closing is forceful: at
+    once, without a closing handshake.
+
+    Attributes:
+        request_id: the provider's id of the upgrade, where it gave one.
+        on_close: called once, when the socket closes for whatever reason; must not raise.
+    """
+
+    def __init__(
+        self, connection: Connection, watcher: CallWatcher, peer: str, max_message_size: int
+    ) -> None:
+        self._connection = connection
+        self._stream = _OwnedStream(connection, watcher)
+        self._peer = peer
+        self._max_message_size = max_message_size
+        self._scope = trio.CancelScope()
+        self._socket: WebSocketConnection | None = None
+        self._messages: list[bytes] = []
+        self._backlog = 0
+        self._changed = trio.lowlevel.ParkingLot()
+        self._end: LlmError | None = None
+        self._closed = False
+        self.request_id: ProviderRequestId | None = None
+        self.on_close: Callable[[], object] = lambda: None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a message can be sent: neither side has closed, and nothing lies unread."""
+        return not self._closed and self._end is None and not self._messages
+
+    def attend(self, watcher: CallWatcher) -> None:
+        """Tell ``watcher`` from now on of every sign of life."""
+        self._stream.watcher = watcher
+
+    def expire_at(self, deadline: float) -> None:
+        """Close at that time on Trio's clock; ``math.inf`` means never."""
+        self._scope.deadline = deadline
+
+    def close(self) -> None:
+        """Close the socket, at once and without a word. Idempotent; works in a cancelled task."""
+        if not self._closed:
+            self._closed = True
+            self._stream.watcher = UNWATCHED
+            self._connection.close()
+            self._scope.cancel()
+            self._changed.unpark_all()
+            self.on_close()
+
+    async def send(self, message: bytes) -> None:
+        """Send a text message, which is UTF-8.
+
+        Cancelling it leaves half a message behind, so :meth:`close` must follow.
+
+        Raises:
+            LlmError: TRANSPORT, if the connection is closed or breaks.
+        """
+        from trio_websocket import ConnectionClosed
+
+        assert self._socket is not None
+        try:
+            await self._socket.send_message(message.decode("utf-8"))
+        except ConnectionClosed as error:
+            raise self._end_of(error.reason) from error
+        self._stream.watcher.sent()
+
+    async def receive(self) -> list[bytes]:
+        """All messages that are there, at least one, in UTF-8. Always a checkpoint; cancelling loses nothing.
+
+        Raises:
+            LlmError: STREAM_CLOSED, if the server closed the socket; TRANSPORT, if the connection broke;
+                MALFORMED_RESPONSE, for a message that is too large.
+        """
+        if self._messages or self._end is not None or self._closed:
+            await trio.lowlevel.checkpoint()
+        while not self._messages:
+            if self._end is not None:
+                raise LlmError.of(self._end.failure) from self._end.__cause__
+            if self._closed:
+                raise LlmError(f"{self._peer}: the WebSocket is closed", codes.TRANSPORT)
+            await self._changed.park()
+        messages, self._messages, self._backlog = self._messages, [], 0
+        self._changed.unpark_all()
+        return messages
+
+    async def _run(
+        self,
+        host: str,
+        resource: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Shake hands, then take messages in until either side closes.
+
+        Raises:
+            LlmError: the handshake failed; see :meth:`WebSocketClient.connect`.
+        """
+        from trio_websocket import wrap_client_stream
+
+        fault: Exception | None = None
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    self._socket = await wrap_client_stream(
+                        nursery,
+                        cast(trio.SocketStream, self._stream),
+                        host,
+                        resource,
+                        extra_headers=list(headers),
+                        message_queue_size=QUEUED_MESSAGES,
+                        max_message_size=self._max_message_size,
+                        receive_buffer_size=READ_SIZE,
+                    )
+                    self._stream.opened = True
+                    shaken = {
+                        name.decode("latin-1"): value.decode("latin-1")
+                        for name, value in self._socket.handshake_headers
+                    }
+                    self.request_id = find_request_id(shaken)
+                    task_status.started()
+                    await self._take_in()
+                    nursery.cancel_scope.cancel()
+        except* Exception as group:
+            fault = _leaf(group)
+        finally:
+            self.close()
+        if not self._stream.opened:
+            raise self._refusal(fault)
+        if fault is not None and self._end is None:
+            self._end = LlmError(f"{self._peer}: the WebSocket broke: {fault}", codes.TRANSPORT)
+            self._end.__cause__ = fault
+
+    async def _take_in(self) -> None:
+        from trio_websocket import ConnectionClosed
+
+        assert self._socket is not None
+        while True:
+            try:
+                message = await self._socket.get_message()
+            except ConnectionClosed as error:
+                self._end = self._end_of(error.reason)
+                self._end.__cause__ = error
+                return
+            data = message.encode("utf-8") if isinstance(message, str) else message
+            self._messages.append(data)
+            self._backlog += len(data)
+            self._changed.unpark_all()
+            while self._backlog > BACKLOG:
+                await self._changed.park()
+
+    def _end_of(self, reason: CloseReason | None) -> LlmError:
+        """Why the socket is closed, as an error."""
+        code = _ABNORMAL if reason is None else reason.code
+        said = (reason.reason if reason is not None else None) or ""
+        if code == _TOO_BIG and said.startswith("Exceeded maximum message size"):
+            return LlmError(
+                f"{self._peer}: a message is larger than the limit of {self._max_message_size} bytes",
+                codes.MALFORMED_RESPONSE,
+            )
+        if code == _TOO_BIG:
+            return LlmError(
+                f"{self._peer}: the request is too large for the server: {said}".rstrip(": "),
+                codes.INVALID_REQUEST,
+            )
+        if code == _ABNORMAL:
+            return LlmError(f"{self._peer}: the WebSocket connection broke", codes.TRANSPORT)
+        return LlmError(
+            f"{self._peer}: the server closed the WebSocket with code {code}: {said}".rstrip(": "),
+            codes.STREAM_CLOSED,
+        )
+
+    def _refusal(self, fault: Exception | None) -> LlmError:
+        """Why there was no handshake."""
+        status = getattr(fault, "status_code", None)
+        headers: dict[str, str] = {}
+        body = b""
+        if status is not None:
+            answer: Any = fault
+            headers = {
+                name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers or ()
+            }
+            body = answer.body or b""
+        elif (line := _STATUS_LINE.match(self._stream.head)) is not None:
+            status = int(line[1])
+            body = self._stream.head.partition(b"\r\n\r\n")[2]
+        if status is None:
+            error = LlmError(f"{self._peer}: {fault or 'the WebSocket handshake failed'}", codes.TRANSPORT)
+        elif 200 <= status <= 299:
+            error = UpgradeRefused(
+                f"{self._peer}: HTTP {status} instead of a WebSocket", codes.MALFORMED_RESPONSE, status=status
+            )
+        else:
+            failure = failure_from_response(status, headers, body)
+            error = UpgradeRefused(failure.message, failure.code)
+            error.failure = failure
+        error.__cause__ = fault
+        return error
+
+
+class WebSocketClient:
+    """Opens WebSockets.
+
+    Args:
+        identity: who asks; attribution can be replaced, not switched off.
+        ssl_context: for https; by default certificates are verified as httpx does.
+        max_message_size: the largest message taken, in characters or bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: AppIdentity = APP_IDENTITY,
+        ssl_context: ssl.SSLContext | None = None,
+        max_message_size: int = MAX_MESSAGE_SIZE,
+    ) -> None:
+        self._attribution = tuple(attribution_headers(identity).items())
+        self._ssl_context = ssl_context
+        self._max_message_size = max_message_size
+        self._proxies: EnvironmentProxies | None = None
+
+    async def connect(
+        self,
+        nursery: trio.Nursery,
+        url: str,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        watcher: CallWatcher = UNWATCHED,
+        max_message_size: int | None = None,
+    ) -> WebSocket:
+        """Open a WebSocket that lives in a task of ``nursery``. Cancelling closes the connection.
+
+        Args:
+            url: http or https, as the endpoint is known by (ws and wss are the same).
+            headers: sent with the upgrade; ``user-agent`` is set here, whatever they say.
+
+        Raises:
+            UpgradeRefused: the server answered with a response, whose facts the failure holds; or a SOCKS
+                proxy lies between.
+            LlmError: TRANSPORT, if there is no connection or no answer; INVALID_CONFIG, INVALID_CREDENTIAL,
+                INVALID_BASE_URL as for a request over HTTP.
+        """
+        parts = urlsplit(url)
+        scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+        if scheme not in _PORTS or not parts.hostname:
+            raise LlmError(
+                "a WebSocket's URL is not an http or https URL with a host", codes.INVALID_BASE_URL
+            )
+        sent = [*checked_headers(headers), *self._attribution]
+        route = self._route(Endpoint(scheme, parts.hostname, parts.port or _PORTS[scheme]), parts.port)
+        watcher.connecting()
+        user_agent = dict(self._attribution)["user-agent"].encode("ascii")
+        try:
+            connection = await connect(route, self._context() if route.secure else None, user_agent)
+        except WireError as error:
+            raise LlmError(f"{route}: {error}", codes.TRANSPORT) from error
+        socket = WebSocket(
+            connection,
+            watcher,
+            str(route),
+            self._max_message_size if max_message_size is None else max_message_size,
+        )
+        try:
+            await nursery.start(
+                socket._run,
+                parts.netloc.rpartition("@")[2],
+                (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+                [(name.encode("ascii"), value.encode("ascii")) for name, value in sent],
+                name="websocket",
+            )
+        except BaseException:
+            socket.close()
+            watcher.socket_closed()
+            raise
+        watcher.connected()
+        return socket
+
+    def _route(self, target: Endpoint, port: int | None) -> Route:
+        if self._proxies is None:
+            self._proxies = EnvironmentProxies(httpx)
+        proxy = self._proxies.proxy_for(target.scheme, target.host, port)
+        if isinstance(proxy, SocksProxy):
+            raise UpgradeRefused("WebSockets are not spoken through a SOCKS proxy", codes.TRANSPORT)
+        return Route(target, proxy)
+
+    def _context(self) -> ssl.SSLContext:
+        if self._ssl_context is None:
+            try:
+                self._ssl_context = default_ssl_context(httpx)
+            except OSError as error:
+                raise LlmError(
+                    "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read",
+                    codes.INVALID_CONFIG,
+                ) from error
+        return self._ssl_context
+
+
+def _leaf(error: BaseException) -> Exception:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return cast(Exception, error)
