@@ -1,4 +1,4 @@
-"""Calls over WebSockets: the same chunks as over HTTP, one connection for a session, and every way to lose one."""
+"""Calls over WebSockets: the same chunks as over HTTP, one connection for a session, ways to lose one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfi
 from trio_llm.providers.openai_responses.websocket import MAX_AGE, REFUSED_SECONDS
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.stream import ChunkStream
-from trio_llm.testing.wire_script import event_stream
+from trio_llm.testing.wire_script import Response, event_stream
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.websocket import WebSocketClient
 
@@ -234,7 +234,7 @@ class TestSessions:
         ):
             history, _ = await turn(adapter, HI)
             await run(adapter, said(**{"messages": (*history, AGAIN)} | changes))
-        one, two = server.peers[0].received
+        _, two = server.peers[0].received
         assert "previous_response_id" not in two
         assert len(two["input"]) == (2 if "messages" in changes else 3)
 
@@ -560,7 +560,7 @@ class TestEnds:
     async def test_an_error_before_the_close(self) -> None:
         async def serve(peer: Peer) -> None:
             await peer.receive()
-            await peer.send(error("server_error"))
+            await peer.send(error("server_error", status=500))
             await peer.socket.aclose(1011)
 
         async with SocketServer([serve]) as server, adapter_for(server) as adapter:
@@ -581,7 +581,6 @@ class TestFallback:
         self, refusal: bytes, calls: int = 1, sleep: float = 0
     ) -> tuple[list[ChunkStream], list[str]]:
         """Calls to a server that knows no WebSockets."""
-        from trio_llm.testing.wire_script import Response
 
         script = [Response(int(refusal), {}, b"no", framing="length")]
         done: list[ChunkStream] = []
@@ -589,8 +588,7 @@ class TestFallback:
             [*script, *[event_stream(HELLO)] * calls, *script, event_stream(HELLO)]
         ) as server:
             async with ResponsesAdapter(config(server.base_url)) as adapter:
-                for _ in range(calls):
-                    done.append((await run(adapter, said()))[1])
+                done.extend([(await run(adapter, said()))[1] for _ in range(calls)])
                 if sleep:
                     await trio.sleep(sleep)
                     done.append((await run(adapter, said()))[1])
