@@ -6,6 +6,8 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
+from struct import pack
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import trio.testing
 
 from trio_llm.model.failures import LlmError
 from trio_llm.model.identity import AppIdentity
-from trio_llm.testing.wire_script import Cut, Hold, Raw, Response
+from trio_llm.testing.wire_script import Cut, Hold, Raw, Reset, Response
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.watcher import UNWATCHED, CallWatcher
 from trio_llm.transport.websocket import BACKLOG, UpgradeRefused, WebSocket, WebSocketClient
@@ -185,6 +187,18 @@ async def test_a_request_that_is_too_large_for_the_server() -> None:
     assert caught.value.code == "INVALID_REQUEST"
 
 
+async def test_a_connection_that_is_reset() -> None:
+    async def answer(peer: Peer) -> None:
+        raw: Any = peer.socket._stream
+        raw.socket.setsockopt(SOL_SOCKET, SO_LINGER, pack("ii", 1, 0))
+        await peer.cut()
+
+    async with SocketServer([answer]) as server, opened(server.url) as socket:
+        with pytest.raises(LlmError) as caught:
+            await socket.receive()
+        assert caught.value.code == "TRANSPORT"
+
+
 async def test_a_broken_connection() -> None:
     closed: list[bool] = []
 
@@ -272,6 +286,7 @@ class TestHandshakes:
             (Reject(426, b"upgrade what?"), "HTTP_426", "upgrade what?"),
             (Reject(401, b'{"error": {"message": "bad key"}}'), "AUTH", "bad key"),
             (Reject(503), "SERVER", "503"),
+            (Reject(502, b"x" * 1_200_000), "SERVER", "502"),
             (Response(405, {}, b"no such method", framing="length"), "HTTP_405", "no such method"),
             (Response(404, {}, b"gone", framing="close"), "INVALID_REQUEST", "gone"),
             (Response(500, {}, [b"half", Cut()]), "SERVER", "500"),
@@ -296,13 +311,14 @@ class TestHandshakes:
         "steps",
         [
             (Cut(),),
+            (Reset(),),
             (Raw(b"HTTP/1.1 101 Swi"), Cut()),
             (Raw(b"hello\r\n\r\n"), Hold()),
             (Raw(HANDSHAKE + b"sec-websocket-accept: wrong\r\n\r\n"), Hold()),
             (Raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), Hold()),
             (Raw(b"x" * 1_100_000), Hold()),
         ],
-        ids=["closed", "half", "no-http", "wrong-accept", "no-websocket", "endless"],
+        ids=["closed", "reset", "half", "no-http", "wrong-accept", "no-websocket", "endless"],
     )
     async def test_what_is_no_handshake_is_a_failure_of_the_transport(self, steps: Any) -> None:
         with trio.fail_after(5):

@@ -17,6 +17,7 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.protocol.grammar import Grammar
+from trio_llm.providers.model_data import ModelFacts
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig, ResponsesModel
 from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
@@ -157,6 +158,10 @@ class TestConfiguration:
         )
         assert known.reasoning is not None
         assert [effort.id for effort in known.reasoning.efforts] == ["none", "low", "medium", "high", "xhigh"]
+        told = ResponsesAdapter(model_data=lambda provider, model: ModelFacts(name=f"{provider} {model}"))
+        filled = await told.resolve_model("p", "own")
+        assert filled is not None
+        assert filled.name == "openai own"
         own = await adapter.resolve_model("p", "own")
         assert own is not None
         assert own.reasoning is None
@@ -296,6 +301,16 @@ class TestStreams:
             _, stream = await run(adapter)
         assert isinstance(stream.finish, Error)
         assert "sk-test-123" not in stream.finish.failure.message
+
+    async def test_an_error_in_the_stream_that_repeats_the_key_has_it_blacked_out(self) -> None:
+        said = end("failed", error={"message": "bad sk-test-123"})
+        async with (
+            WireServer(event_stream(body(created(), said))) as server,
+            ResponsesAdapter(config(server)) as adapter,
+        ):
+            _, stream = await run(adapter)
+        assert isinstance(stream.finish, Error)
+        assert stream.finish.failure.message == "bad [redacted]"
 
     async def test_queued_responses_are_progress(self) -> None:
         queued = event("queued", response={"id": "resp_1", "status": "queued"})

@@ -130,6 +130,8 @@ async def test_tools_are_not_made_strict() -> None:
         ("gpt-5.5", {"provider_options": {"store": True}}, "UNSUPPORTED_OPTION"),
         ("gpt-5.5", {"provider_options": {"server_tools": [{"type": "local_shell"}]}}, "UNSUPPORTED_OPTION"),
         ("gpt-5.5", {"provider_options": {"server_tools": [5]}}, "UNSUPPORTED_OPTION"),
+        ("gpt-5.5", {"provider_options": {"server_tools": {"type": "web_search"}}}, "UNSUPPORTED_OPTION"),
+        ("gpt-5.5", {"provider_options": {"include": "all"}}, "UNSUPPORTED_OPTION"),
         ("gpt-5.5", {"reasoning_effort": "odd"}, "UNSUPPORTED_REASONING_EFFORT"),
         ("gpt-4o", {"reasoning_effort": "low"}, "UNSUPPORTED_REASONING_EFFORT"),
     ],

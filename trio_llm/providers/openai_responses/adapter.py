@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -20,22 +19,22 @@ from ...model.catalogue import (
     ResolvedModelInfo,
 )
 from ...model.chunks import Finish
-from ...model.codes import INVALID_CONFIG
-from ...model.failures import LlmError
 from ...model.identity import APP_IDENTITY, AppIdentity
 from ...model.messages import ModelSource, create_assistant_message
-from ...model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
+from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...protocol.sse import MAX_EVENT_SIZE
-from ...streaming.contract import ChunkSink, LlmAdapter, Produce
+from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
 from ...transport.websocket import UpgradeRefused, WebSocketClient
+from ..http_adapter import HttpAdapter, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_data import ModelData, completed
 from ..model_list import list_remote_models, text
 from .conversation import assistant_items, input_items
 from .models import OPENAI_MODELS, ResponsesModel, find_model, resolved
@@ -50,8 +49,6 @@ KEY_VARIABLE: Final = "OPENAI_API_KEY"
 _WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
 _ANSWERS: Final = (401, 429)
 """Refusals of an upgrade that HTTP would meet again."""
-
-_OWN_HEADERS: Final = ("authorization", "content-type", "content-length", "host", "transfer-encoding")
 
 
 def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -108,26 +105,18 @@ ConfigSource: TypeAlias = ResponsesConfig | Callable[[], ResponsesConfig]
 """A configuration, or what gives the present one; it is asked once for each call."""
 
 
-class ResponsesAdapter(LlmAdapter):
+class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
     """Streams from the Responses API.
 
     Failures that the provider reports, filtered and empty responses finish with Error; transport and
-    protocol failures are raised.
+    protocol failures are raised. Arguments are those of
+    :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
 
     Args:
-        config: a value, or a callable that gives the present one. Every call takes one snapshot, so a
-            change reaches the next call and none in flight.
-        http: the client to use; it stays the caller's to close.
-        client: the caller's own ``httpx.AsyncClient``, which stays the caller's to close.
-        transport: the caller's own transport, closed with the adapter.
-        identity: who sends the requests.
-        max_connections: how many connections may be open at once; further requests wait. WebSockets are not
-            counted.
-        websockets: opens the WebSockets of sessions; None makes one with the same identity. It goes past
-            ``client`` and ``transport``, which know no WebSockets.
-
-    Raises:
-        ValueError: ``http`` together with what would make another one.
+        model_data: fills in what the configured models leave unknown, and tells of models that are not
+            listed; nothing by default.
+        websockets: opens the WebSockets of sessions; None makes one with the same identity. They go past
+            ``client`` and ``transport``, which know none, and past ``max_connections``.
     """
 
     def __init__(
@@ -139,22 +128,20 @@ class ResponsesAdapter(LlmAdapter):
         transport: httpx.AsyncBaseTransport | None = None,
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
+        model_data: ModelData | None = None,
         websockets: WebSocketClient | None = None,
     ) -> None:
-        if http is not None and (client, transport, max_connections) != (None, None, None):
-            raise ValueError("give either http or what makes one")
-        self._config = config
-        self._http = http or HttpClient(
-            client=client, transport=transport, identity=identity, max_connections=max_connections
+        super().__init__(
+            config,
+            http=http,
+            client=client,
+            transport=transport,
+            identity=identity,
+            max_connections=max_connections,
         )
-        self._owned = http is None
+        self._model_data = model_data
         self._sockets = SessionSockets(websockets or WebSocketClient(identity=identity))
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
-
-    @property
-    def config(self) -> ResponsesConfig:
-        """The present configuration."""
-        return self._config if isinstance(self._config, ResponsesConfig) else self._config()
 
     async def __aenter__(self) -> Self:
         self._nursery_manager = trio.open_nursery()
@@ -167,12 +154,11 @@ class ResponsesAdapter(LlmAdapter):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        assert self._nursery_manager is not None  # it was entered
         self._sockets.close()
         try:
-            if self._owned:
-                await self._http.aclose()
+            await super().__aexit__(exc_type, exc, traceback)
         finally:
-            assert self._nursery_manager is not None  # it was entered
             # The body's exception is not shown to the nursery: it would wrap it.
             await self._nursery_manager.__aexit__(None, None, None)
 
@@ -180,19 +166,12 @@ class ResponsesAdapter(LlmAdapter):
         """OpenAI's name where the route has its id, else the route's own."""
         return ProviderInfo(provider, "OpenAI" if provider == "openai" else provider)
 
-    def provider_retry_policy(self, provider: str) -> RetryPolicy | None:
-        """What the configuration says."""
-        return self.config.retry_policy
-
-    def provider_timeouts(self, provider: str) -> Timeouts:
-        """What the configuration says, over the defaults."""
-        return self.config.timeouts.over(DEFAULT_TIMEOUTS)
-
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, with their windows and efforts."""
         config = self.config
         return [
-            resolved(provider, model, default_max_tokens=config.default_max_tokens) for model in config.models
+            resolved(provider, self._completed(model), default_max_tokens=config.default_max_tokens)
+            for model in config.models
         ]
 
     async def resolve_model(
@@ -200,23 +179,8 @@ class ResponsesAdapter(LlmAdapter):
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
-        return resolved(
-            provider, find_model(config.models, model), default_max_tokens=config.default_max_tokens
-        )
-
-    def prepare_call(self, provider: str) -> Produce:
-        """Pin the present configuration."""
-        return partial(self._produce, self.config)
-
-    async def produce(self, options: GenerateOptions, sink: ChunkSink) -> None:
-        """Run one attempt on the present configuration.
-
-        Raises:
-            LlmError: before any I/O UNSUPPORTED_OPTION, UNSUPPORTED_CONTENT, UNSUPPORTED_REASONING_EFFORT,
-                MISSING_CREDENTIAL, INVALID_CREDENTIAL, INVALID_BASE_URL, INVALID_CONFIG; then what
-                :func:`~trio_llm.providers.http_call.stream_call` raises.
-        """
-        await self._produce(self.config, options, sink)
+        known = self._completed(find_model(config.models, model))
+        return resolved(provider, known, default_max_tokens=config.default_max_tokens)
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List models"); fits ``register_model_discovery``.
@@ -243,6 +207,9 @@ class ResponsesAdapter(LlmAdapter):
             rows="data",
             secrets=secrets,
         )
+
+    def _completed(self, model: ResponsesModel) -> ResponsesModel:
+        return completed(model, self._model_data, "openai")
 
     async def _produce(self, config: ResponsesConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         model = find_model(config.models, options.model)
@@ -274,7 +241,7 @@ class ResponsesAdapter(LlmAdapter):
             self._http,
             sink,
             _WIRE,
-            ResponsesTranslator(),
+            ResponsesTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
             body=encode_body({**fields, "stream": True, "input": items}),
@@ -301,8 +268,4 @@ async def _request_headers(
         key = await resolve_credential(credential, "openai")
         secrets = (key,)
         headers.append(("authorization", f"Bearer {key}"))
-    for name, value in config.headers:
-        if name.lower() in _OWN_HEADERS:
-            raise LlmError(f"the header {name!r} is not for configuration to set", INVALID_CONFIG)
-        headers.append((name, value))
-    return headers, secrets
+    return [*headers, *configured_headers(config.headers)], secrets

@@ -72,7 +72,10 @@ def check_options(options: GenerateOptions, model: ResponsesModel) -> None:
             raise LlmError(
                 f"the Responses API has no provider option {key!r} here (known: {known})", UNSUPPORTED_OPTION
             )
-    for tool in extra.get("server_tools") or ():
+    for name in ("include", "server_tools"):
+        if not isinstance(extra.get(name, ()), tuple):
+            raise LlmError(f"{name} is a list", UNSUPPORTED_OPTION)
+    for tool in extra.get("server_tools", ()):
         type = tool.get("type") if isinstance(tool, Mapping) else None
         if not isinstance(type, str) or type in _ANSWERED_HERE:
             raise LlmError(f"server_tools: {type!r} is no tool that runs at the provider", UNSUPPORTED_OPTION)
@@ -89,7 +92,7 @@ def request_fields(options: GenerateOptions, model: ResponsesModel, *, summary: 
     if options.system:
         body["instructions"] = options.system
     tools = [_tool(tool) for tool in options.tools]
-    tools.extend(dict(tool) for tool in extra.get("server_tools") or ())
+    tools.extend(dict(tool) for tool in extra.get("server_tools", ()))
     if tools:
         body["tools"] = tools
     if options.tool_choice is not None:
@@ -109,7 +112,7 @@ def request_fields(options: GenerateOptions, model: ResponsesModel, *, summary: 
     if reasoning:
         body["reasoning"] = reasoning
     include = [ENCRYPTED_REASONING] if model.reasons else []
-    include.extend(name for name in extra.get("include") or () if name not in include)
+    include.extend(name for name in extra.get("include", ()) if name not in include)
     if include:
         body["include"] = include
     if options.session_id is not None:

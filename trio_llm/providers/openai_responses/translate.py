@@ -67,6 +67,9 @@ _TERMINAL: Final = frozenset(
 class ResponsesTranslator:
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
+    Args:
+        secrets: blacked out where an error in the stream repeats one.
+
     Attributes:
         terminal: the ``Finish`` has been appended; nothing more is read.
         ending: the provider reported an error; only ``response.failed`` with its counts may still come, and
@@ -86,6 +89,7 @@ class ResponsesTranslator:
         "_indexes",
         "_items",
         "_latest",
+        "_secrets",
         "_sequence",
         "blocks",
         "early_usage",
@@ -98,7 +102,8 @@ class ResponsesTranslator:
         "terminal",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = secrets
         self.terminal = False
         self.ending = False
         self.failure: LlmFailure | None = None
@@ -308,12 +313,12 @@ class ResponsesTranslator:
 
     def _fail(self, error: Any) -> None:
         """The provider gave up; what it sends from now on is read for its last event alone."""
-        self._error = self._error or self._named(failure_from_error_object(error))
+        self._error = self._error or self._named(failure_from_error_object(error, secrets=self._secrets))
         self.ending = True
 
     def _failed_response(self, word: str, error: Any) -> LlmFailure:
         if error:
-            return self._named(failure_from_error_object(error))
+            return self._named(failure_from_error_object(error, secrets=self._secrets))
         code = codes.SERVER if word == "failed" else word.upper()
         return self._failed(f"the provider ended the response with {word!r}", code)
 

@@ -281,7 +281,7 @@ class _Reader:
         self._request = request
         self._continued = continued
         self._reused = reused
-        self._translator = ResponsesTranslator()
+        self._translator = ResponsesTranslator(request.secrets)
         self._delivery = Delivery(sink, self._translator)
         self.begun = False
 
