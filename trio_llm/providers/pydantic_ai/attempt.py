@@ -1,0 +1,122 @@
+"""One attempt: the library's stream, driven from our connection into the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...model.chunks import StreamChunk, TokenUsage
+from ...model.codes import STREAM_CLOSED
+from ...model.failures import LlmError
+from ...model.requests import GenerateOptions
+from ...streaming.contract import ChunkSink
+from ...transport.client import HttpClient
+from .config import PydanticAiConfig
+from .failures import error_of
+from .generators import run_and_close
+from .library import Library, find_provider, http_library, make_model
+from .observer import ObservedExchange, make_http_client
+from .serialize import model_messages, model_settings, request_parameters
+from .translate import PartsTranslator, token_usage
+
+
+class Attempt:
+    """Sends one batch for each network read: its events are all here by the time the library reads again."""
+
+    def __init__(
+        self,
+        library: Library,
+        http: HttpClient,
+        config: PydanticAiConfig,
+        options: GenerateOptions,
+        sink: ChunkSink,
+        headers: Sequence[tuple[str, str]],
+        secrets: tuple[str, ...],
+    ) -> None:
+        self._library = library
+        self._config = config
+        self._options = options
+        self._sink = sink
+        self._secrets = secrets
+        self._http_library = http_library(config.provider)
+        self._exchange = ObservedExchange(http, sink, self._http_library, headers, secrets, self._flush)
+        self._translator = PartsTranslator()
+        self._stream: Any = None
+        self._out: list[StreamChunk] = []
+        self._noted: TokenUsage | None = None
+        self._introduced = False
+
+    async def run(self, images: Mapping[str, str]) -> None:
+        """Run it to its ``Finish``, or raise how it failed.
+
+        Args:
+            images: image bytes in base64, by attachment id.
+        """
+        async with self._exchange as exchange:
+            try:
+                response = await run_and_close(self._pull(images))
+            except Exception as error:
+                if self._out:
+                    await self._flush()
+                failure = exchange.fault()
+                if failure is None:
+                    failure = error_of(self._library, error, asked=exchange.asked, secrets=self._secrets)
+                raise failure from failure.__cause__ or (None if failure is error else error)
+            if (fault := exchange.fault()) is not None:
+                raise fault
+            self._check_end(response)
+            received = exchange.response
+            request_id = None if received is None else received.request_id
+            self._translator.finish(self._library.messages, response, request_id, self._out)
+            await self._flush()
+            await exchange.drain()
+
+    async def _pull(self, images: Mapping[str, str]) -> Any:
+        """The library's response, once all its events have been translated."""
+        library, config, options = self._library, self._config, self._options
+        client = make_http_client(self._exchange, self._http_library)
+        model = make_model(config.provider, options.model, config.base_url, client)
+        messages = model_messages(
+            library,
+            options,
+            images,
+            self._sink.note_degraded,
+            particular=find_provider(config.provider).call_ids,
+        )
+        async with library.direct.model_request_stream(
+            model,
+            messages,
+            model_settings=model_settings(options, model.unsupported_settings),
+            model_request_parameters=request_parameters(library, options),
+            instrument=False,
+        ) as stream:
+            self._stream = stream
+            async for event in stream:
+                self._translator.feed(event, self._out)
+            return stream.get()
+
+    async def _flush(self) -> None:
+        """Send what the last read brought. Awaited by the exchange before it reads more."""
+        exchange, stream = self._exchange, self._stream
+        if stream is not None:
+            self._note(stream)
+        if self._out or exchange.progressed:
+            out, self._out = self._out, []
+            exchange.progressed = False
+            await self._sink.send_batch(out)
+
+    def _note(self, stream: Any) -> None:
+        if not self._introduced and stream.provider_response_id is not None:
+            self._introduced = True
+            self._sink.note_response(
+                served_model=stream.model_name or None, response_id=stream.provider_response_id or None
+            )
+        usage = token_usage(stream.usage)
+        if usage is not None and usage != self._noted:
+            self._noted = usage
+            self._sink.note_usage(usage)
+
+    def _check_end(self, response: Any) -> None:
+        worded = (response.provider_details or {}).get("finish_reason")
+        if not self._exchange.terminal and not worded:
+            raise LlmError("the stream ended without a finish reason and without its end", STREAM_CLOSED)
