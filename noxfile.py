@@ -81,7 +81,7 @@ def interop(session: nox.Session) -> None:
 @nox.session
 def e2e(session: nox.Session) -> None:
     """The chat adapter against a real model in a real server, which takes some minutes to build."""
-    session.install("-e", ".[test,e2e]")
+    session.install("-e", ".[test,e2e]", env={"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"})  # no half for pictures
     session.run("pytest", "tests/e2e", *session.posargs)
 
 
