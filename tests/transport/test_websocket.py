@@ -199,6 +199,27 @@ async def test_a_connection_that_is_reset() -> None:
         assert caught.value.code == "TRANSPORT"
 
 
+async def test_bytes_that_are_no_frame() -> None:
+    async def answer(peer: Peer) -> None:
+        await peer.socket._stream.send_all(b"\xff" * 64)
+        await peer.hold()
+
+    async with SocketServer([answer]) as server, opened(server.url) as socket:
+        with pytest.raises(LlmError):
+            await socket.receive()
+        assert not socket.usable
+        with trio.fail_after(5):
+            await server.peers[0].gone.wait()
+
+
+async def test_sending_into_a_connection_that_is_gone(autojump_clock: trio.testing.MockClock) -> None:
+    async with SocketServer([lambda peer: peer.cut()]) as server, opened(server.url) as socket:
+        with pytest.raises(LlmError) as caught:
+            while True:
+                await socket.send(b"[" + b" " * 1_000_000 + b"]")
+        assert caught.value.code == "TRANSPORT"
+
+
 async def test_a_broken_connection() -> None:
     closed: list[bool] = []
 

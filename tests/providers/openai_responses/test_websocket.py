@@ -463,7 +463,8 @@ class TestStartingOver:
             history, _ = await turn(adapter, *history, AGAIN)
             assert len(server.peers) == 1
             await trio.sleep(20)
-            await server.peers[0].gone.wait()
+            with trio.fail_after(5):
+                await server.peers[0].gone.wait()
             await turn(adapter, *history, AGAIN)
             assert len(server.peers) == 2
         assert "previous_response_id" not in server.peers[1].received[0]
@@ -486,7 +487,8 @@ class TestStartingOver:
             await trio.sleep(60)
             _, stream = await turn(adapter, *history, AGAIN, timeouts=Timeouts(idle=MAX_AGE * 2))
             assert stream.finish == Stop(raw="completed")
-            await server.peers[0].gone.wait()
+            with trio.fail_after(5):
+                await server.peers[0].gone.wait()
 
 
 class TestEnds:
@@ -535,7 +537,8 @@ class TestEnds:
     async def test_silence_is_a_timeout(self, autojump_clock: trio.testing.MockClock) -> None:
         async with SocketServer([lambda peer: peer.hold()]) as server, adapter_for(server) as adapter:
             _, stream = await run(adapter, said(timeouts=Timeouts(idle=5)))
-            await server.peers[0].gone.wait()
+            with trio.fail_after(5):
+                await server.peers[0].gone.wait()
         assert isinstance(stream.finish, Error)
         assert stream.finish.failure.code == "TIMEOUT"
 
