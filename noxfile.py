@@ -66,6 +66,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def library(session: nox.Session) -> None:
+    """The adapter over pydantic-ai, with every SDK that it serves."""
+    session.install("-e", ".[test,pydantic-ai]")
+    session.run("pytest", "tests/providers/pydantic_ai", *session.posargs)
+
+
+@nox.session
 def interop(session: nox.Session) -> None:
     """Every adapter against mock servers of others: llmock and fakellm, and aimock where there is npm."""
     session.install("-e", ".[test,interop]")

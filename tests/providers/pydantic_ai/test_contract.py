@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from functools import partial
+from typing import Any
 
 import pytest
 from trio.testing import MockClock
@@ -29,6 +31,18 @@ def _adapter(provider: str, server: WireServer, context: ssl.SSLContext | None) 
     return PydanticAiAdapter({"p": config}, ssl_context=context)
 
 
+def _gemini(text: str, finish: str | None = None) -> bytes:
+    candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+    if finish is not None:
+        candidate["finishReason"] = finish
+    event = {"candidates": [candidate], "modelVersion": "m", "responseId": "r1"}
+    return b"data: " + json.dumps(event).encode() + b"\r\n\r\n"
+
+
+def _cohere(type: str, **fields: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (type.encode(), json.dumps({"type": type, **fields}).encode())
+
+
 TLS = tls_contexts()
 CHAT = ("openai-chat", "deepseek", "groq", "cerebras", "ollama", "together")
 SUBJECTS = {
@@ -41,6 +55,28 @@ SUBJECTS = {
     )
     for provider in CHAT
 } | {
+    "google": ContractSubject(
+        make=partial(_adapter, "google"),
+        opening=[_gemini("Hel"), _gemini("lo")],
+        closing=[_gemini("", "STOP")],
+        shown="Hello",
+        tls=TLS,
+    ),
+    "cohere": ContractSubject(
+        make=partial(_adapter, "cohere"),
+        opening=[
+            _cohere("message-start", id="c1", delta={"message": {"role": "assistant"}}),
+            _cohere("content-start", index=0, delta={"message": {"content": {"type": "text", "text": ""}}}),
+            _cohere("content-delta", index=0, delta={"message": {"content": {"text": "Hel"}}}),
+            _cohere("content-delta", index=0, delta={"message": {"content": {"text": "lo"}}}),
+        ],
+        closing=[
+            _cohere("content-end", index=0),
+            _cohere("message-end", id="c1", delta={"finish_reason": "COMPLETE"}),
+        ],
+        shown="Hello",
+        tls=TLS,
+    ),
     "anthropic": ContractSubject(
         make=partial(_adapter, "anthropic"),
         opening=MESSAGES_OPENING,

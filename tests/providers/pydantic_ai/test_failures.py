@@ -6,18 +6,17 @@ import json
 from typing import Any
 
 import pytest
-import trio
 
 from trio_llm.model import codes
 from trio_llm.model.chunks import Error, Finish, TextDelta
 from trio_llm.model.failures import LlmError
 from trio_llm.providers.pydantic_ai.failures import error_of
 from trio_llm.providers.pydantic_ai.library import load_library
-from trio_llm.testing.wire_script import Response, event_stream, json_response
+from trio_llm.testing.wire_script import Cut, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 
 from ..wire import ask, run
-from .support import KEY, adapter_for, chunk, needs_library, sse
+from .support import ANSWER, KEY, adapter_for, chunk, needs_library, sse
 
 __all__ = ["needs_library"]
 
@@ -178,4 +177,24 @@ async def test_P06_a_long_wait_in_the_error_is_kept() -> None:
     answer = json_response({"error": {"message": "slow"}}, 429, (("retry-after-ms", "1500"),))
     reason, _, _ = await failure_of(answer)
     assert reason.failure.provider_retry_after_ms == 1500
-    await trio.lowlevel.checkpoint()
+
+
+async def test_P06_a_body_cut_anywhere_is_one_clear_failure() -> None:
+    body = b"".join(ANSWER[:2])
+    shown = ("", "Hel", "Hello")
+    for end in range(9, len(body) + 1, 9):  # a write of no bytes would be the last chunk
+        reason, text, server = await failure_of(event_stream(body[:end], Cut()))
+        assert reason.failure.code == codes.TRANSPORT
+        assert text == shown[body[:end].count(b"\n\n")]
+        assert len(server.requests) == 1
+
+
+async def test_any_split_of_the_bytes_gives_the_same_answer() -> None:
+    body = b"".join(ANSWER)
+    answers = []
+    for size in (1, 2, 7, 50, len(body)):
+        reads = [body[start : start + size] for start in range(0, len(body), size)]
+        async with WireServer([event_stream(*reads)]) as server, adapter_for(server) as adapter:
+            chunks, _ = await run(adapter)
+        answers.append(chunks[:-1])
+    assert all(answer == answers[0] for answer in answers)

@@ -37,8 +37,9 @@ class PydanticAiAdapter(LlmAdapter):
     the library does not know and empty answers finish with Error.
 
     Args:
-        routes: route names and their configurations, or a callable that gives the present ones. Every call
-            takes one snapshot, so a change reaches the next call and none in flight.
+        routes: route names and their configurations, or one configuration for every route, or a callable that
+            gives the present ones. Every call takes one snapshot, so a change reaches the next call and none
+            in flight.
         client: the caller's own ``httpx.AsyncClient`` (or httpx2's), which stays the caller's to close.
         transport: the caller's own transport, closed with the adapter.
         identity: who sends the requests.
@@ -68,13 +69,9 @@ class PydanticAiAdapter(LlmAdapter):
             ssl_context=ssl_context,
         )
 
-    @property
-    def providers(self) -> list[str]:
-        """The present route names, to be registered for."""
-        return list(self._routes() if callable(self._routes) else self._routes)
-
     def _config(self, provider: str) -> PydanticAiConfig:
-        config = (self._routes() if callable(self._routes) else self._routes).get(provider)
+        present = self._routes() if callable(self._routes) else self._routes
+        config = present if isinstance(present, PydanticAiConfig) else present.get(provider)
         if config is None:
             raise LlmError(f"this adapter has no route {provider!r}", NO_ADAPTER)
         return config

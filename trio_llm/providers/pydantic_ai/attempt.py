@@ -76,17 +76,17 @@ class Attempt:
         library, config, options = self._library, self._config, self._options
         client = make_http_client(self._exchange, self._http_library)
         model = make_model(config.provider, options.model, config.base_url, client)
+        known = find_provider(config.provider)
         messages = model_messages(
-            library,
-            options,
-            images,
-            self._sink.note_degraded,
-            particular=find_provider(config.provider).call_ids,
+            library, options, images, self._sink.note_degraded, particular=known.call_ids
         )
+        settings = model_settings(options, model.unsupported_settings)
+        if known.retries == "setting":
+            settings["max_retries"] = 0
         async with library.direct.model_request_stream(
             model,
             messages,
-            model_settings=model_settings(options, model.unsupported_settings),
+            model_settings=settings,
             model_request_parameters=request_parameters(library, options),
             instrument=False,
         ) as stream:

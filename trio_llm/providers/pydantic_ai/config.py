@@ -133,5 +133,8 @@ class PydanticAiConfig:
 Routes: TypeAlias = Mapping[str, PydanticAiConfig]
 """Route name to configuration."""
 
-RoutesSource: TypeAlias = Routes | Callable[[], Routes]
-"""The routes, or what gives the present ones; it is asked once for each call."""
+RoutesSource: TypeAlias = Routes | PydanticAiConfig | Callable[[], Routes | PydanticAiConfig]
+"""The routes, one configuration for whatever the route is called, or what gives either at present.
+
+It is asked once for each call.
+"""

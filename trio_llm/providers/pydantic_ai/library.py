@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -32,6 +32,8 @@ class LibraryProvider:
         key_header: the header of the credential, in lower case, and what stands before the key.
         http: which HTTP library the provider's SDK insists on.
         call_ids: whether the provider is particular about the ids of calls (Anthropic: "Tool use").
+        retries: whether the SDK's retries are switched off in its client or by a setting of the request.
+        sdk: the module and the class of the SDK's client, where the library's provider takes no address.
     """
 
     key_variable: str | None
@@ -39,6 +41,8 @@ class LibraryProvider:
     key_header: tuple[str, str] = ("authorization", "Bearer ")
     http: str = "httpx2"
     call_ids: bool = False
+    retries: Literal["client", "setting"] = "client"
+    sdk: tuple[str, str] | None = None
 
 
 PROVIDERS: Final[Mapping[str, LibraryProvider]] = {
@@ -47,9 +51,22 @@ PROVIDERS: Final[Mapping[str, LibraryProvider]] = {
         "ANTHROPIC_API_KEY", "https://api.anthropic.com", ("x-api-key", ""), call_ids=True
     ),
     "cerebras": LibraryProvider("CEREBRAS_API_KEY"),
+    "cohere": LibraryProvider(
+        "CO_API_KEY",
+        "https://api.cohere.com",
+        http="httpx",
+        retries="setting",
+        sdk=("cohere", "AsyncClientV2"),
+    ),
     "crusoe": LibraryProvider("CRUSOE_API_KEY"),
     "deepseek": LibraryProvider("DEEPSEEK_API_KEY"),
     "fireworks": LibraryProvider("FIREWORKS_API_KEY"),
+    "google": LibraryProvider(
+        "GEMINI_API_KEY",
+        "https://generativelanguage.googleapis.com",
+        ("x-goog-api-key", ""),
+        retries="setting",
+    ),
     "groq": LibraryProvider("GROQ_API_KEY", "https://api.groq.com", http="httpx"),
     "moonshotai": LibraryProvider("MOONSHOTAI_API_KEY", "https://api.moonshot.ai/v1"),
     "nebius": LibraryProvider("NEBIUS_API_KEY"),
@@ -70,9 +87,7 @@ PROVIDERS: Final[Mapping[str, LibraryProvider]] = {
 REFUSED: Final[Mapping[str, str]] = {
     "bedrock": "its client blocks in threads",
     "bedrock-mantle": "its credentials come from files and the environment",
-    "cohere": "its SDK has no place for a base URL and a client of one's own",
-    "google": "its SDK needs an asyncio event loop",
-    "google-cloud": "its SDK needs an asyncio event loop",
+    "google-cloud": "its credentials come from files and the environment",
     "huggingface": "its SDK makes its own client",
     "mistral": "its SDK needs an asyncio event loop",
     "xai": "its client is gRPC over an asyncio event loop",
@@ -138,21 +153,36 @@ def make_model(name: str, model: str, base_url: str | None, http_client: Any) ->
     address = base_url if base_url is not None else known.base_url
     try:
         provider_class = library.providers.infer_provider_class(name)
-        takes = inspect.signature(provider_class.__init__).parameters
-        where = {"base_url": address} if address is not None and "base_url" in takes else {}
-        provider = provider_class(api_key=_PLACEHOLDER, http_client=http_client, **where)
+        provider = provider_class(**_client_arguments(provider_class, known, address, http_client))
     except (ImportError, library.exceptions.UserError) as error:
         raise LlmError(f"the library's provider {name!r} cannot be used: {error}", INVALID_CONFIG) from error
-    sdk = provider.client
-    if address is not None:
-        sdk.base_url = address
-    sdk.max_retries = 0
-    # For headers that are not sent: asked of a worker thread by every new client that does not know it.
-    sdk._platform = "Unknown"
+    if known.retries == "client":
+        sdk = provider.client
+        if address is not None:
+            sdk.base_url = address
+        sdk.max_retries = 0
+        # For headers that are not sent: asked of a worker thread by every new client that does not know it.
+        sdk._platform = "Unknown"
     try:
         return library.models.infer_model(f"{name}:{model}", provider_factory=lambda _: provider)
     except library.exceptions.UserError as error:
         raise LlmError(str(error), UNKNOWN_MODEL) from error
+
+
+def _client_arguments(
+    provider_class: Any, known: LibraryProvider, address: str | None, http_client: Any
+) -> dict[str, Any]:
+    """What the library's provider is made with."""
+    if known.sdk is not None:
+        module, client = known.sdk
+        sdk = getattr(import_module(module), client)(
+            api_key=_PLACEHOLDER, base_url=address, httpx_client=http_client
+        )
+        return {f"{module}_client": sdk}
+    arguments = {"api_key": _PLACEHOLDER, "http_client": http_client}
+    if address is not None and "base_url" in inspect.signature(provider_class.__init__).parameters:
+        arguments["base_url"] = address
+    return arguments
 
 
 def http_library(name: str) -> ModuleType:

@@ -9,7 +9,7 @@ are known, none of which the library tells.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Final, Self, cast
 
@@ -26,7 +26,9 @@ from ..http_call import ERROR_BODY_LIMIT, HEAD_LIMIT
 # it found in the environment: organisations, projects, keys, custom headers.
 _PASSED: Final = frozenset({"accept", "content-type", "anthropic-version", "anthropic-beta"})
 _ERRORS: Final = frozenset({"error", "response.failed"})
-_TERMINAL: Final = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_TERMINAL: Final = frozenset(
+    {"message_stop", "message-end", "response.completed", "response.incomplete", "response.failed"}
+)
 
 
 class ObservedExchange:
@@ -62,6 +64,7 @@ class ObservedExchange:
         self._request: HttpRequest | None = None
         self._sse = SseDecoder()
         self._head = b""
+        self._ended = False
         self.failure: LlmError | None = None
         self.response: HttpResponse | None = None
         self.terminal = False
@@ -86,7 +89,7 @@ class ObservedExchange:
         try:
             return await self._exchange(request)
         except LlmError as error:
-            self.failure = error
+            self.failure = self.failure or error
             raise self._library.ConnectError(str(error), request=request) from error
 
     async def aclose(self) -> None:
@@ -120,25 +123,32 @@ class ObservedExchange:
         return self._library.Response(**said, content=body)
 
     async def receive(self) -> bytes:
-        """The bytes of one network read for the library; ``b""`` once it has seen the stream's end."""
+        """The events of one network read for the library; ``b""`` once it has seen the stream's end.
+
+        They are framed anew: not every SDK reads comments, or an event cut at an odd place.
+        """
         try:
-            await self._before_read()
-            if self.terminal:
-                return b""
-            assert self.response is not None
-            data = await self.response.receive()
-            if data:
-                self._sink.alive(len(data))
-                self._note(data)
-            return data
+            while not self._ended:
+                await self._before_read()
+                if self.terminal:
+                    break
+                assert self.response is not None
+                data = await self.response.receive()
+                if data:
+                    self._sink.alive(len(data))
+                events = b"".join(self._note(data))
+                if events:
+                    return events
         except LlmError as error:
             self.failure = error
             raise self._library.ReadError(str(error)) from error
+        return b""
 
-    def _note(self, data: bytes) -> None:
+    def _note(self, data: bytes) -> Iterator[bytes]:
+        self._ended = not data
         if len(self._head) < HEAD_LIMIT:
             self._head += data
-        for name, payload in self._sse.feed(data):
+        for name, payload in self._sse.feed(data) if data else self._sse.close(True):
             self._has_events = True
             if name != "ping":
                 self.progressed = True
@@ -146,6 +156,9 @@ class ObservedExchange:
                 self.terminal = True
             if name in _ERRORS or b'"error"' in payload:
                 self._note_error(name, payload)
+            if name:
+                yield b"event: %s\n" % name.encode()
+            yield b"data: %s\n\n" % payload.replace(b"\n", b"\ndata: ")
 
     def _note_error(self, name: str, payload: bytes) -> None:
         # Some SDKs pass over an error inside the stream, or keep its wording alone.
