@@ -30,11 +30,11 @@ from .talk import (
     responses,
 )
 
-CLI = os.environ.get("AIMOCK_CLI_PATH", "")
+CLI = Path(os.environ.get("AIMOCK_CLI_PATH", "")).resolve()
 """The file ``dist/cli.js`` of the npm package @copilotkit/aimock."""
 
 NODE = shutil.which("node") or ""
-if not (NODE and Path(CLI).is_file()):
+if not (NODE and CLI.is_file()):
     pytest.skip(
         "no Node.js, or AIMOCK_CLI_PATH does not name dist/cli.js of the npm package @copilotkit/aimock",
         allow_module_level=True,
@@ -96,7 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
 
     def command(port: int) -> list[str]:
-        return [NODE, CLI, "--port", str(port), "--fixtures", str(fixtures), "--strict", "-l", "1"]
+        return [NODE, str(CLI), "--port", str(port), "--fixtures", str(fixtures), "--strict", "-l", "1"]
 
     with serving(command, folder / "log", folder) as (base_url, _):
         yield base_url

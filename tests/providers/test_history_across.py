@@ -8,6 +8,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
 
 import attrs
 import pytest
@@ -36,13 +38,24 @@ from trio_llm.testing.wire_server import WireServer
 
 from .across.chat import CHAT_WIRES
 from .across.gemini import GEMINI_WIRE
+from .across.library import LIBRARY_WIRE
 from .across.messages import MESSAGES_WIRE
 from .across.ollama import OLLAMA_WIRE
 from .across.responses import RESPONSES_WIRE
 from .across.wires import Said, Wire
 
-WIRES: tuple[Wire, ...] = (*CHAT_WIRES, MESSAGES_WIRE, GEMINI_WIRE, OLLAMA_WIRE, RESPONSES_WIRE)
-PAIRS = [pytest.param(one, other, id=f"{one.name}-{other.name}") for one in WIRES for other in WIRES]
+WIRES: tuple[Wire, ...] = (*CHAT_WIRES, MESSAGES_WIRE, GEMINI_WIRE, OLLAMA_WIRE, RESPONSES_WIRE, LIBRARY_WIRE)
+
+
+def pair(one: Wire, other: Wire) -> Any:
+    missing = {wire.package for wire in (one, other) if wire.package and find_spec(wire.package) is None}
+    skip = pytest.mark.skipif(
+        bool(missing), reason=f"the package {min(missing, default='')} is not installed"
+    )
+    return pytest.param(one, other, id=f"{one.name}-{other.name}", marks=skip)
+
+
+PAIRS = [pair(one, other) for one in WIRES for other in WIRES]
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -111,7 +124,7 @@ def check_calls(said: Sequence[Said], wire: Wire, names: Sequence[str]) -> None:
     for each in said:
         if each.what == "call":
             open_calls.append(each.of)
-        elif each.what == "result":
+        elif each.what == "result" and (each.of in open_calls or not wire.keeps_orphans):
             open_calls.remove(each.of)
         elif each.what in ("text", "thinking"):
             assert open_calls == []
@@ -166,11 +179,11 @@ async def test_a_conversation_moves_there_and_back(one: Wire, other: Wire) -> No
         )
         assert "be brief" in raw
         check_calls(moved, other, ("look", "list", "run", *other.broken_calls))
-        assert result_of(moved, "look").startswith("seen 0")
+        assert "seen 0" in result_of(moved, "look")
         assert result_of(moved, "list") == "listed 0"
         assert "interrupted" in result_of(moved, "run")
         assert ("it made no sense" in raw) is bool(other.broken_calls)
-        assert "lost" not in raw
+        assert ("lost" in raw) is other.keeps_orphans
         assert [
             each.text.endswith(base64.b64encode(PICTURE).decode()) for each in moved if each.what == "image"
         ] == [

@@ -51,6 +51,8 @@ class Wire:
         foreign_thinking: what becomes of thinking that another adapter brought.
         own_thinking: whether the wire's own thinking goes back to it.
         broken_calls: the names of calls cut in their arguments that stay in the history all the same.
+        keeps_orphans: whether results without a call stay.
+        package: what must be installed, if anything.
         secret: what of an answer goes back to this adapter and to no other; None where nothing does.
     """
 
@@ -64,4 +66,6 @@ class Wire:
     foreign_thinking: Literal["kept", "text", "dropped"]
     own_thinking: bool = True
     broken_calls: tuple[str, ...] = ()
+    keeps_orphans: bool = False
+    package: str | None = None
     secret: str | None = None

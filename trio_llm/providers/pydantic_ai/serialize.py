@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -50,7 +50,12 @@ PROVIDER_OPTIONS: Final = frozenset(
 """The keys of ``provider_options``: settings of the library that the vocabulary does not own."""
 
 # Calls that were cut stay, with {} for arguments; results without their call stay, under another name.
-_RULES: Final = HistoryRules(broken_calls="keep", orphan_results="keep", foreign_reasoning="drop")
+_RULES: Final = HistoryRules(
+    call_ids=re.compile("[!-~]{1,64}"),  # OpenAI takes no longer ones
+    broken_calls="keep",
+    orphan_results="keep",
+    foreign_reasoning="drop",
+)
 _PARTICULAR_RULES: Final = attrs.evolve(_RULES, call_ids=re.compile("[a-zA-Z0-9_-]{1,64}"))
 
 
@@ -171,8 +176,15 @@ class _Writer:
             self._add_response(message)
 
     def add_request(self, parts: list[Any]) -> None:
-        if parts:
+        before = self.out[-1].parts if self.out else []
+        if self._are_results(parts) and self._are_results(before):
+            # In one request, or the library shows the images of one result in front of the next.
+            self.out[-1] = self._messages.ModelRequest(parts=[*before, *parts])
+        elif parts:
             self.out.append(self._messages.ModelRequest(parts=parts))
+
+    def _are_results(self, parts: Sequence[Any]) -> bool:
+        return bool(parts) and all(isinstance(part, self._messages.ToolReturnPart) for part in parts)
 
     def _user(self, content: Iterable[ContentBlock]) -> list[Any]:
         parts: list[Any] = []
