@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock
@@ -39,15 +40,13 @@ def _anthropic(server: WireServer, context: ssl.SSLContext | None) -> LlmAdapter
     return AnthropicAdapter(config, transport=TrioTransport(ssl_context=context))
 
 
-TLS = tls_contexts()
 SUBJECTS = {
-    "deepseek": ContractSubject(
-        make=_deepseek, opening=CHAT_OPENING, closing=CHAT_CLOSING, shown="Hello", tls=TLS
-    ),
+    "deepseek": ContractSubject(make=_deepseek, opening=CHAT_OPENING, closing=CHAT_CLOSING, shown="Hello"),
     "anthropic": ContractSubject(
-        make=_anthropic, opening=MESSAGES_OPENING, closing=MESSAGES_CLOSING, shown="Hello", tls=TLS
+        make=_anthropic, opening=MESSAGES_OPENING, closing=MESSAGES_CLOSING, shown="Hello"
     ),
 }
+SUBJECTS |= {f"{name}-tls": attrs.evolve(subject, tls=tls_contexts()) for name, subject in SUBJECTS.items()}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS)
@@ -95,10 +94,3 @@ async def test_a_finish_before_the_text_is_told(autojump_clock: MockClock) -> No
     wrong = ContractSubject(make=_deepseek, opening=CHAT_CLOSING, closing=(), shown="Hello")
     with pytest.raises(AssertionError, match="finished before its text"):
         await abort_ends_the_stream(wrong)
-
-
-async def test_without_contexts_tls_is_left_out(autojump_clock: MockClock) -> None:
-    subject = ContractSubject(make=_deepseek, opening=CHAT_OPENING, closing=CHAT_CLOSING, shown="Hello")
-    for check in CHECKS:
-        if "tls" in check.__name__:
-            await check(subject)

@@ -58,7 +58,7 @@ class ContractSubject:
         closing: the events after them, up to the end of the stream; the finish is Stop.
         shown: the visible text.
         headers: of a successful response.
-        tls: a server's and a client's context for 127.0.0.1; None leaves TLS out.
+        tls: a server's and a client's context for 127.0.0.1, to play everything over https; None: over http.
     """
 
     make: Callable[[WireServer, ssl.SSLContext | None], LlmAdapter]
@@ -123,8 +123,8 @@ class _Scene:
 
 
 @asynccontextmanager
-async def _scene(subject: ContractSubject, *responses: Response, tls: bool = False) -> AsyncIterator[_Scene]:
-    server_side, client_side = subject.tls if tls and subject.tls is not None else (None, None)
+async def _scene(subject: ContractSubject, *responses: Response) -> AsyncIterator[_Scene]:
+    server_side, client_side = subject.tls or (None, None)
     async with WireServer(responses, tls=server_side) as server:
         async with LlmRuntime() as runtime:
             runtime.register_adapter("p", subject.make(server, client_side))
@@ -160,15 +160,6 @@ async def answer_is_streamed(subject: ContractSubject) -> None:
         assert settlement.bytes_received > 0, "the bytes of the body were not counted"
         assert settlement.sent is not None
         assert settlement.first_event is not None
-
-
-async def answer_is_streamed_over_tls(subject: ContractSubject) -> None:
-    """The same over https, where the subject has contexts for it."""
-    if subject.tls is None:
-        return
-    async with _scene(subject, subject.whole, tls=True) as scene:
-        chunks, _ = await scene.run()
-        assert _text(chunks) == subject.shown
 
 
 async def text_arrives_as_it_is_sent(subject: ContractSubject) -> None:
@@ -319,7 +310,6 @@ async def leaving_a_flood_closes_the_connection(subject: ContractSubject) -> Non
 
 CHECKS: Final[tuple[Check, ...]] = (
     answer_is_streamed,
-    answer_is_streamed_over_tls,
     text_arrives_as_it_is_sent,
     connection_is_used_again,
     failures_take_one_request,

@@ -7,6 +7,7 @@ import ssl
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 from trio.testing import MockClock
 
@@ -43,7 +44,6 @@ def _cohere(type: str, **fields: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (type.encode(), json.dumps({"type": type, **fields}).encode())
 
 
-TLS = tls_contexts()
 CHAT = ("openai-chat", "deepseek", "groq", "cerebras", "ollama", "together")
 SUBJECTS = {
     provider: ContractSubject(
@@ -51,7 +51,6 @@ SUBJECTS = {
         opening=CHAT_OPENING,
         closing=CHAT_CLOSING,
         shown="Hello",
-        tls=TLS,
     )
     for provider in CHAT
 } | {
@@ -60,7 +59,6 @@ SUBJECTS = {
         opening=[_gemini("Hel"), _gemini("lo")],
         closing=[_gemini("", "STOP")],
         shown="Hello",
-        tls=TLS,
     ),
     "cohere": ContractSubject(
         make=partial(_adapter, "cohere"),
@@ -75,15 +73,17 @@ SUBJECTS = {
             _cohere("message-end", id="c1", delta={"finish_reason": "COMPLETE"}),
         ],
         shown="Hello",
-        tls=TLS,
     ),
     "anthropic": ContractSubject(
         make=partial(_adapter, "anthropic"),
         opening=MESSAGES_OPENING,
         closing=MESSAGES_CLOSING,
         shown="Hello",
-        tls=TLS,
     ),
+}
+SUBJECTS |= {
+    f"{name}-tls": attrs.evolve(SUBJECTS[name], tls=tls_contexts())
+    for name in ("openai-chat", "anthropic", "groq")
 }
 
 
