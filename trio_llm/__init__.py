@@ -4,6 +4,8 @@ Everything an application needs is here; adapters are under ``trio_llm.providers
 need under ``trio_llm.testing``. Those are loaded only when they are imported.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from .model import codes
 from .model.catalogue import (
     ConfigurableProvider,
@@ -51,7 +53,6 @@ from .model.content import (
 from .model.error_chain import error_chain
 from .model.failures import LlmError, LlmFailure
 from .model.identifiers import CallId, MessageId, ProviderRequestId, ReasoningEffortId, SessionId
-from .model.identity import APP_IDENTITY, AppIdentity, attribution_headers
 from .model.messages import (
     CatalogForm,
     InstructionsForm,
@@ -104,6 +105,9 @@ from .streaming.lanes import Entrant, Next, Race
 from .streaming.selection import Middleware
 from .streaming.settlement import Settlement
 from .streaming.stream import ChunkStream
+
+if TYPE_CHECKING:
+    from .model.identity import APP_IDENTITY, AppIdentity, attribution_headers
 
 __all__ = [
     # The runtime and its streams
@@ -224,3 +228,12 @@ __all__ = [
     "ReasoningEffortId",
     "SessionId",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only who sends requests needs an identity, and to look up the version is a tenth of the import.
+    if name in ("APP_IDENTITY", "AppIdentity", "attribution_headers"):
+        from .model import identity
+
+        return getattr(identity, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
