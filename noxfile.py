@@ -69,7 +69,8 @@ def docs(session: nox.Session) -> None:
 def library(session: nox.Session) -> None:
     """The adapter over pydantic-ai, with every SDK that it serves."""
     session.install("-e", ".[test,pydantic-ai]")
-    session.run("pytest", "tests/providers/pydantic_ai", *session.posargs)
+    session.run("pytest", "tests/providers/pydantic_ai", "tests/testing", *session.posargs)
+    session.run("pytest", "tests/sweeps", "-k", "pydantic_ai", *session.posargs)
 
 
 @nox.session

@@ -7,6 +7,7 @@ asked. Answers are short, so that a call has few steps and few bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
@@ -99,7 +100,7 @@ _CHAT_END = (
     "[DONE]",
 )
 
-SHAPES = (
+_DIRECT = (
     Shape(
         name="openai_chat",
         adapter=lambda url, transport: ChatAdapter(
@@ -176,4 +177,34 @@ SHAPES = (
         ),
     ),
 )
-"""Every call shape."""
+
+
+def _full(delta: str, finish: str = "null") -> str:
+    choice = f'{{"index":0,"delta":{delta},"finish_reason":{finish}}}'
+    return f'{{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{choice}]}}'
+
+
+def _library(url: str, transport: TrioTransport) -> LlmAdapter:
+    from trio_llm.providers.pydantic_ai import PydanticAiAdapter, PydanticAiConfig
+
+    config = PydanticAiConfig(provider="openai-chat", api_key="key", base_url=url)
+    return PydanticAiAdapter(config, transport=transport)
+
+
+_OVER_A_LIBRARY = (
+    Shape(
+        name="pydantic_ai",
+        adapter=_library,
+        events=_sse(
+            _full('{"role":"assistant","content":"Hi"}'),
+            _full(
+                '{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"ls","arguments":"{}"}}]}'
+            ),
+            _full("{}", '"tool_calls"'),
+            "[DONE]",
+        ),
+    ),
+)
+
+SHAPES = (*_DIRECT, *(_OVER_A_LIBRARY if find_spec("pydantic_ai") else ()))
+"""Every call shape; the one over a library where that is installed."""

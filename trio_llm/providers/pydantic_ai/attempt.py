@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...model.chunks import StreamChunk, TokenUsage
+from ...model.chunks import BlockEnd, StreamChunk, TokenUsage
 from ...model.codes import STREAM_CLOSED
 from ...model.failures import LlmError
 from ...model.requests import GenerateOptions
@@ -62,9 +62,13 @@ class Attempt:
                 if failure is None:
                     failure = error_of(self._library, error, asked=exchange.asked, secrets=self._secrets)
                 raise failure from failure.__cause__ or (None if failure is error else error)
-            if (fault := exchange.fault()) is not None:
+            if (fault := exchange.fault() or self._cut(response)) is not None:
+                # The library ends its parts where the stream stops, but a block that was cut is not whole.
+                while self._out and isinstance(self._out[-1], BlockEnd):
+                    self._out.pop()
+                if self._out:
+                    await self._flush()
                 raise fault
-            self._check_end(response)
             received = exchange.response
             request_id = None if received is None else received.request_id
             self._translator.finish(self._library.messages, response, request_id, self._out)
@@ -116,7 +120,8 @@ class Attempt:
             self._noted = usage
             self._sink.note_usage(usage)
 
-    def _check_end(self, response: Any) -> None:
+    def _cut(self, response: Any) -> LlmError | None:
         worded = (response.provider_details or {}).get("finish_reason")
-        if not self._exchange.terminal and not worded:
-            raise LlmError("the stream ended without a finish reason and without its end", STREAM_CLOSED)
+        if self._exchange.terminal or worded:
+            return None
+        return LlmError("the stream ended without a finish reason and without its end", STREAM_CLOSED)
