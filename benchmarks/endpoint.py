@@ -87,7 +87,7 @@ class Control:
         return (await self._ask(ask="closed", tag=tag, within=within))["at"]
 
     async def counts(self) -> dict[str, float]:
-        """How many connections, open ones, requests and held connections there are (have been)."""
+        """How many connections, open ones, requests, held ones and received bytes there are (have been)."""
         return await self._ask(ask="counts")
 
 

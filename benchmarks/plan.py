@@ -149,6 +149,14 @@ JOBS = {
             (1, 3),
             drivers=frozenset({"library"}),
         ),
+        Job(
+            "tool-loop",
+            "tool_loop",
+            {"turns": 20, "result_size": 2000, "loops": 5},
+            {"turns": 20, "result_size": 2000, "loops": 25},
+            (1, 3),
+            drivers=frozenset({"library"}),
+        ),
         *_cancellations(),
     )
 }

@@ -83,10 +83,10 @@ def _cancel_cell(figures: dict[str, float]) -> str:
     return " | ".join(pairs) + (f" ({never:.0f} NEVER)" if never else "")
 
 
-def middleware_table(results: Results) -> str:
-    """The layers' costs."""
-    figures = results["middleware"].get("library", {}).get("figures", {})
-    rows = [["middleware, CPU us a read", ""]]
+def library_table(results: Results, job: str, title: str) -> str:
+    """The figures of a job that only the library takes part in, a row for each."""
+    figures = results[job].get("library", {}).get("figures", {})
+    rows = [[title, ""]]
     rows += [
         [name.replace("_", " "), _number(value)] for name, value in figures.items() if "leaked" not in name
     ]
@@ -150,7 +150,9 @@ def text(results: Results, drivers: Sequence[str]) -> str:
     if any(job.startswith("cancel-") for job in results):
         parts.append(cancel_table(results, drivers))
     if "middleware" in results:
-        parts.append(middleware_table(results))
+        parts.append(library_table(results, "middleware", "middleware, CPU us a read"))
+    if "tool-loop" in results:
+        parts.append(library_table(results, "tool-loop", "tool loop, for each turn (us: CPU)"))
     parts += ["\n".join(lines) for lines in (leak_lines(results), error_lines(results)) if lines]
     parts.append(target_table(results))
     return "\n\n".join(parts)

@@ -24,6 +24,7 @@ from pathlib import Path
 import trustme
 
 from ..limits import raise_file_limit
+from . import responses
 from .scenarios import Scenario, scenario_of
 from .wires import HEAD, LAST_CHUNK, Wire, events_in_turn, http_chunk, wire_of
 
@@ -39,6 +40,8 @@ class Journal:
         self.connections = 0
         self.open = 0
         self.requests = 0
+        self.received = 0
+        """Bytes that plain and TLS connections brought, decrypted."""
         self.held = 0
         """Connections accepted by the listener that never answers; the n-th has the tag -n."""
         self._started: dict[int, asyncio.Future[float]] = {}
@@ -61,6 +64,14 @@ class Journal:
     def note_closed(self, tag: int) -> None:
         self._note(self._closed, tag)
 
+    def note_received(self, data: bytes) -> None:
+        self.received += len(data)
+
+    def next_number(self) -> int:
+        """Count a request."""
+        self.requests += 1
+        return self.requests
+
     async def answer(self, question: dict[str, object]) -> dict[str, object]:
         """Answer one line of the control connection."""
         match question:
@@ -70,7 +81,7 @@ class Journal:
                 seen, _ = await asyncio.wait([self._future(self._closed, tag)], timeout=patience)
                 return {"at": seen.pop().result() if seen else None}
             case {"ask": "counts"}:
-                counts = ("connections", "open", "requests", "held")
+                counts = ("connections", "open", "requests", "held", "received")
                 return {name: getattr(self, name) for name in counts}
         raise ValueError(f"not a question: {question!r}")
 
@@ -94,6 +105,7 @@ class Connection(asyncio.Protocol):
         self._journal.open += 1
 
     def data_received(self, data: bytes) -> None:
+        self._journal.note_received(data)
         self._buffer += data
         head, found, rest = self._buffer.partition(b"\r\n\r\n")
         if not found:
@@ -103,15 +115,31 @@ class Connection(asyncio.Protocol):
         if len(rest) < size:
             return
         body, self._buffer = rest[:size], rest[size:]
+        path = head.split(b" ", 2)[1].partition(b"?")[0]
+        if path.endswith(b"/responses"):
+            self._respond(head)
+            return
         scenario = scenario_of(body)
         self._journal.requests += 1
         self._tag = scenario.tag
         self._journal.note_started(scenario.tag)
-        wire = wire_of(head.split(b" ", 2)[1].partition(b"?")[0])
+        wire = wire_of(path)
         if scenario.kind == "tiny":
             self.transport.write(_tiny(wire))
         else:
             self._play = asyncio.create_task(PLAYS[scenario.kind](self, wire, scenario))
+
+    def _respond(self, head: bytes) -> None:
+        accepted = responses.upgrade(head)
+        if accepted is None:
+            body = responses.event_stream(self._journal.next_number())
+            self.transport.write(HEAD + http_chunk(body) + LAST_CHUNK)
+            return
+        journal = self._journal
+        self.transport.write(accepted)
+        self.transport.set_protocol(
+            responses.Socket(self.transport, journal.note_received, journal.next_number, self.connection_lost)
+        )
 
     def eof_received(self) -> None:
         self._gone()
