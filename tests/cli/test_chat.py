@@ -268,7 +268,7 @@ def test_version_and_help() -> None:
     assert run_here("--version").out.startswith("trio-llm, version ")
     shown = run_here("chat", "--help").out
     assert "[default: deepseek-v4-pro]" in " ".join(shown.split())
-    assert "The key is taken from DEEPSEEK_API_KEY." in " ".join(shown.split())
+    assert "from the usual environment variable, such as DEEPSEEK_API_KEY." in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])

@@ -92,12 +92,6 @@ def test_wrong_use_of_a_file_is_explained(two: str, arguments: tuple[str, ...], 
     assert said in result.err
 
 
-def test_a_provider_needs_a_file() -> None:
-    result = run_here("chat", "x", "--provider", "fast")
-    assert result.status == 2
-    assert "--provider names one of the providers in a file" in result.err
-
-
 @pytest.mark.parametrize("arguments", [("providers",), ("models",), ("chat", "x")])
 def test_a_faulty_file_is_told_whole(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "bad.toml"
@@ -154,3 +148,39 @@ def test_chat_needs_a_model_where_none_is_listed(tmp_path: Path) -> None:
     result = run_here("chat", "x", "--config", str(path))
     assert result.status == 2
     assert "The provider lists no models; name one with --model." in result.err
+
+
+def test_providers_that_need_no_file_are_named() -> None:
+    result = run_here("chat", "--provider", "grok", "hi")
+    assert result.status == 2
+    assert "There is no provider 'grok'" in result.err
+    for name in ("anthropic", "deepseek", "gemini", "groq", "mistral", "ollama", "openai", "openrouter"):
+        assert name in result.err
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("openai", "OPENAI_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+        ("groq", "GROQ_API_KEY"),
+        ("deepseek", "DEEPSEEK_API_KEY"),
+    ],
+)
+def test_a_providers_key_comes_from_the_usual_variable(provider: str, variable: str) -> None:
+    result = run_here("chat", "--provider", provider, "--model", "m", "hi", **{variable: None})
+    assert result.status == 1
+    assert "MISSING_CREDENTIAL" in result.err
+    assert variable in result.err
+
+
+async def test_a_chat_with_a_provider_by_name() -> None:
+    async with demo_provider(pause=0) as server:
+        result = await run(
+            *("chat", "--provider", "groq", "--model", "m", "--base-url", server.base_url, "Hello"),
+            env=environment(GROQ_API_KEY="key"),
+        )
+    assert result.status == 0, result.err
+    assert 'You said: "Hello"' in result.out
+    assert server.requests[0].header("authorization") == "Bearer key"

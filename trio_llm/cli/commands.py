@@ -14,7 +14,7 @@ from ..model.identifiers import ReasoningEffortId
 from ..model.requests import GenerateOptions
 from ..providers.deepseek import DEEPSEEK
 from .chat import FAILED, chat
-from .configured import choose, config_option, configured, first_model
+from .configured import choose, config_option, configured, first_model, named_provider
 from .listing import models_command, providers_command
 from .route import KEY_VARIABLE, PROVIDER
 from .screen import ADVICE, CONFIGURED_ADVICE, JsonScreen, TextScreen, failure_text
@@ -28,15 +28,23 @@ def trio_llm() -> None:
     """Talk to a language model, and watch its answer arrive."""
 
 
-@trio_llm.command("chat", epilog=f"The key is taken from {KEY_VARIABLE}. Without it a built-in demo answers.")
+@trio_llm.command(
+    "chat",
+    epilog=f"The key is taken from the usual environment variable, such as {KEY_VARIABLE}. "
+    "Without a key for DeepSeek a built-in demo answers.",
+)
 @click.argument("prompt", required=False)
 @config_option
-@click.option("--provider", metavar="NAME", help="One of the configured providers.")
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="A configured provider, or without a file: anthropic, gemini, groq, ollama, openai, ...",
+)
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="The provider's id of the model.")
 @click.option("--effort", metavar="ID", help="How hard the model thinks: low, high, max or off.")
 @click.option("--system", metavar="TEXT", help="A system prompt.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="The most tokens of an answer.")
-@click.option("--base-url", metavar="URL", help="Another endpoint that speaks DeepSeek's wire.")
+@click.option("--base-url", metavar="URL", help="Another endpoint that speaks the same wire.")
 @click.option("--json", "as_json", is_flag=True, help="Print every chunk as a line of JSON.")
 @click.pass_context
 def chat_command(
@@ -71,10 +79,11 @@ def chat_command(
             raise click.UsageError("--base-url and a configuration file say two things; use one of them.")
         chosen = choose(configured(config_path), provider)
         config, route, advice = LlmConfig([chosen]), chosen.name, CONFIGURED_ADVICE
-        if context.get_parameter_source("model") is ParameterSource.DEFAULT:
-            model = first_model(config)
     elif provider is not None:
-        raise click.UsageError("--provider names one of the providers in a file; give that with --config.")
+        config, route, advice = named_provider(provider, base_url), provider, CONFIGURED_ADVICE
+        base_url = None
+    if config is not None and context.get_parameter_source("model") is ParameterSource.DEFAULT:
+        model = first_model(config)
     options = GenerateOptions(
         provider=route,
         model=model,

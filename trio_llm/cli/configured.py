@@ -8,13 +8,17 @@ from typing import NoReturn
 
 import click
 
-from ..config import LlmConfig, ProviderConfig, apply_config, load_config
+from ..config import LlmConfig, ProviderConfig, apply_config, known_kinds, load_config, read_config
+from ..config.suggest import suggestion
 from ..model.failures import LlmError
 from ..providers.deepseek import DeepSeekConfig
+from ..providers.openai_chat.profiles import PROFILES
 from ..runtime.runtime import LlmRuntime
 from .chat import FAILED
 from .route import PROVIDER
 from .screen import CONFIGURED_ADVICE, failure_text
+
+_NEED_A_FILE = ("openai-chat", "pydantic-ai")  # they say a wire, but not whom to ask
 
 config_option = click.option(
     "--config",
@@ -38,6 +42,31 @@ def known_providers(path: str | None) -> LlmConfig:
     if path is None:
         return LlmConfig([ProviderConfig(PROVIDER, "deepseek", DeepSeekConfig())])
     return configured(path)
+
+
+def named_provider(name: str, base_url: str | None) -> LlmConfig:
+    """A provider that needs no file: by the name of its wire, or of a server that speaks chat completions.
+
+    Its key comes from the environment variable that is usual for it.
+
+    Args:
+        base_url: another endpoint that speaks the same wire.
+
+    Raises:
+        click.UsageError: there is none of that name.
+    """
+    wires = [kind for kind in known_kinds() if kind not in _NEED_A_FILE]
+    names = [*wires, *(profile for profile in PROFILES if profile not in wires)]
+    if name not in names:
+        raise click.UsageError(
+            f"There is no provider {name!r}{suggestion(name, names)}; "
+            f"without a file there are: {', '.join(names)}."
+        )
+    table = {"kind": name} if name in wires else {"kind": "openai-chat", "profile": name}
+    if base_url is not None:
+        table["base_url"] = base_url
+    with failures_told():
+        return read_config({"providers": {name: table}}, f"--provider {name}")
 
 
 def choose(config: LlmConfig, name: str | None) -> ProviderConfig:

@@ -82,6 +82,10 @@ _kinds: Final = {
         "trio_llm.providers.openai_chat:ChatConfig",
         named={"profile": "trio_llm.providers.openai_chat.profiles:PROFILES"},
     ),
+    "pydantic-ai": Kind(
+        "trio_llm.providers.pydantic_ai:PydanticAiAdapter",
+        "trio_llm.providers.pydantic_ai:PydanticAiConfig",
+    ),
 }
 
 
