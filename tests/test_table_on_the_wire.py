@@ -400,3 +400,46 @@ async def test_case_51_cancellation_comes_through(
         assert len(server.requests) == 1
         assert transport.open_connections == transport.idle_connections
         await http.aclose()
+
+
+async def test_two_hundred_streams_behind_five_layers_leave_nothing(secure: bool) -> None:
+    """Real sockets, real time; a third each is read, aborted, and left."""
+
+    async def pass_through(options: GenerateOptions, next: Next) -> AsyncIterator[StreamChunk]:
+        async for chunk in next(options):
+            yield chunk
+
+    answer = event_stream(word("a"), word("b"), word("c", "stop"), DONE)
+    transport = TrioTransport(ssl_context=client_tls(), max_connections=50)
+    http = HttpClient(transport=transport)
+    tasks_before = len(trio.lowlevel.current_root_task().child_nurseries[0].child_tasks)  # type: ignore[union-attr]  # it has one
+    async with (
+        WireServer(lambda request: answer, tls=server_tls() if secure else None) as server,
+        LlmRuntime() as runtime,
+    ):
+        config = DeepSeekConfig(api_key="sk-test", base_url=server.base_url)
+        runtime.register_adapter("deepseek", DeepSeekAdapter(config, http=http))
+        for _ in range(5):
+            runtime.use(pass_through)
+        options = GenerateOptions(provider="deepseek", model="m", messages=[create_user_message("?")])
+        finishes: list[object] = []
+
+        async def one(number: int) -> None:
+            async with runtime.stream(options) as stream:
+                async for chunk in stream:
+                    if isinstance(chunk, TextDelta) and number % 3 == 1:
+                        stream.abort()
+                    elif isinstance(chunk, TextDelta) and number % 3 == 2:
+                        break
+            finishes.append(stream.finish)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                for number in range(200):
+                    nursery.start_soon(one, number)
+        assert len(finishes) == 200
+        assert transport.open_connections == transport.idle_connections
+        await http.aclose()
+        assert transport.open_connections == 0
+    gc.collect()  # an abandoned generator would warn, and warnings are errors
+    assert len(trio.lowlevel.current_root_task().child_nurseries[0].child_tasks) == tasks_before  # type: ignore[union-attr]  # it has one
