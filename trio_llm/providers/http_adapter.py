@@ -1,13 +1,14 @@
-"""What adapters that make one HTTP request for each call have in common: one client, one configuration."""
+"""What adapters that make one HTTP request for each call have in common: client and configuration."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
+import attrs
 import httpx
 
 from ..model.codes import INVALID_CONFIG
@@ -104,6 +105,17 @@ class HttpAdapter(LlmAdapter, Generic[C]):
     @abc.abstractmethod
     async def _produce(self, config: C, options: GenerateOptions, sink: ChunkSink) -> None:
         """Run one attempt on this configuration."""
+
+
+def header_pairs(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """A configuration's headers, given as a mapping or as pairs."""
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
+
+
+def token_count(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    """The attrs validator of a limit on tokens: None, or a positive count; else ValueError."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
 
 
 _WIRE_HEADERS = ("authorization", "content-type", "content-length", "host", "transfer-encoding")

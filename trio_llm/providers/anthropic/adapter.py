@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -26,7 +26,7 @@ from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers
+from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import ModelData, completed
@@ -45,21 +45,12 @@ _OWN_HEADERS: Final = ("x-api-key", "anthropic-version", "anthropic-beta")
 _KEY_VARIABLES: Final = {"x-api-key": "ANTHROPIC_API_KEY", "bearer": "ANTHROPIC_AUTH_TOKEN"}
 
 
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
-
-
 def _models(value: Iterable[AnthropicModel | str]) -> tuple[AnthropicModel, ...]:
     return tuple(find_model(CLAUDE_MODELS, model) if isinstance(model, str) else model for model in value)
 
 
 def _betas(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
-
-
-def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -96,9 +87,9 @@ class AnthropicConfig:
     base_url: str = BASE_URL
     version: str = API_VERSION
     betas: tuple[str, ...] = attrs.field(default=(), converter=_betas)
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[AnthropicModel, ...] = attrs.field(default=CLAUDE_MODELS, converter=_models)
-    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     thinking: bool = True
     thinking_settings: FrozenObject | None = attrs.field(default=None, converter=freeze_optional_object)
     max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -26,7 +26,7 @@ from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers
+from ..http_adapter import HttpAdapter, configured_headers, header_pairs
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_list import capacity, list_remote_models, text
@@ -41,10 +41,6 @@ API_VERSION: Final = "v1beta"
 KEY_VARIABLE: Final = "GEMINI_API_KEY"
 
 _WIRE: Final = Wire(decode_event, fast=decode_fast, decode_whole=decode_answer)
-
-
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
 
 
 def _models(value: Iterable[GeminiModel | str]) -> tuple[GeminiModel, ...]:
@@ -79,7 +75,7 @@ class GeminiConfig:
     )
     base_url: str = BASE_URL
     api_version: str = API_VERSION
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[GeminiModel, ...] = attrs.field(default=GEMINI_MODELS, converter=_models)
     include_thoughts: bool = True
     max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))

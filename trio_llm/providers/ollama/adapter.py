@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -26,7 +26,7 @@ from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers
+from ..http_adapter import HttpAdapter, configured_headers, header_pairs
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_list import list_remote_models, text
@@ -45,10 +45,6 @@ _WIRE: Final = Wire(
     media_type="json",
     foreign=b"<[",
 )
-
-
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
 
 
 def _models(value: Iterable[OllamaModel | str]) -> tuple[OllamaModel, ...]:
@@ -73,7 +69,7 @@ class OllamaConfig:
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str = BASE_URL
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[OllamaModel, ...] = attrs.field(default=(), converter=_models)
     max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)

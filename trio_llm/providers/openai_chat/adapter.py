@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import attrs
@@ -27,7 +27,7 @@ from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers
+from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import ModelData, completed
@@ -41,19 +41,10 @@ from .types import decode_body, decode_event
 _WIRE: Final = Wire(decode_event, fast=decode_body.fast, decode_whole=decode_body)
 
 
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
-
-
 def _models(value: Iterable[ChatModel | str] | None) -> tuple[ChatModel, ...] | None:
     if value is None:
         return None
     return tuple(ChatModel(model) if isinstance(model, str) else model for model in value)
-
-
-def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +70,9 @@ class ChatConfig:
     profile: ChatProfile
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str | None = None
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[ChatModel, ...] | None = attrs.field(default=None, converter=_models)
-    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     thinking: bool = True
     max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
     timeouts: Timeouts = attrs.field(factory=Timeouts)

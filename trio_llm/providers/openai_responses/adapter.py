@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -31,7 +31,7 @@ from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
 from ...transport.websocket import UpgradeRefused, WebSocketClient
-from ..http_adapter import HttpAdapter, configured_headers
+from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import ModelData, completed
@@ -51,17 +51,8 @@ _ANSWERS: Final = (401, 429)
 """Refusals of an upgrade that HTTP would meet again."""
 
 
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
-
-
 def _models(value: Iterable[ResponsesModel | str]) -> tuple[ResponsesModel, ...]:
     return tuple(find_model(OPENAI_MODELS, model) if isinstance(model, str) else model for model in value)
-
-
-def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
 
 
 @attrs.frozen(kw_only=True)
@@ -89,10 +80,10 @@ class ResponsesConfig:
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str = BASE_URL
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[ResponsesModel, ...] = attrs.field(default=OPENAI_MODELS, converter=_models)
     websocket: bool = False
-    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = attrs.field(
         default=None, validator=attrs.validators.in_((None, "auto", "concise", "detailed"))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import attrs
@@ -11,6 +11,7 @@ from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, Re
 from ...model.identifiers import ReasoningEffortId
 from ...model.policy import RetryPolicy, Timeouts
 from ...transport.credentials import Credential, protect
+from ..http_adapter import header_pairs, token_count
 
 THINKING: Final[Mapping[str, bool | str]] = {
     "off": False,
@@ -40,11 +41,6 @@ def _modalities(value: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-def _positive(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
-
-
 @attrs.frozen
 class PydanticAiModel:
     """A model as the catalogue lists it. The library itself has no catalogue with these facts.
@@ -63,8 +59,8 @@ class PydanticAiModel:
     id: str
     name: str | None = None
     description: str | None = None
-    context_window: int | None = attrs.field(default=None, validator=_positive)
-    default_max_tokens: int | None = attrs.field(default=None, validator=_positive)
+    context_window: int | None = attrs.field(default=None, validator=token_count)
+    default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     input_modalities: tuple[str, ...] | None = attrs.field(default=None, converter=_modalities)
     efforts: tuple[str, ...] = attrs.field(default=(), converter=_efforts, validator=_known_efforts)
     default_effort: str | None = None
@@ -93,10 +89,6 @@ class PydanticAiModel:
         )
 
 
-def _headers(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
-
-
 def _models(value: Iterable[PydanticAiModel | str]) -> tuple[PydanticAiModel, ...]:
     return tuple(PydanticAiModel(model) if isinstance(model, str) else model for model in value)
 
@@ -120,7 +112,7 @@ class PydanticAiConfig:
     provider: str = attrs.field(validator=attrs.validators.min_len(1))
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str | None = None
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_headers, repr=False)
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[PydanticAiModel, ...] = attrs.field(default=(), converter=_models)
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry_policy: RetryPolicy | None = None
