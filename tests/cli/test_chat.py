@@ -1,13 +1,17 @@
 """``trio-llm chat`` end to end, over a real connection."""
 
+import io
 import json
 import re
+import shlex
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 import trio
 
+from trio_llm.cli.main import main
 from trio_llm.testing.wire_script import (
     Gate,
     Hold,
@@ -20,7 +24,7 @@ from trio_llm.testing.wire_script import (
 )
 from trio_llm.testing.wire_server import WireServer, unused_port
 
-from .process import KEY, environment, run, run_here, started
+from .process import KEY, command, environment, run, run_here, started
 
 KEYED = environment(DEEPSEEK_API_KEY=KEY)
 
@@ -185,6 +189,63 @@ async def test_words_of_a_model_do_not_command_the_terminal() -> None:
     async with WireServer([event_stream(delta(content="a\x1b[2Jb\rc\n[red]d\u202e"), END)]) as server:
         result = await run("chat", "Hello", "--base-url", server.base_url, env=KEYED)
     assert result.out == "a\ufffd[2Jb\ufffdc\n[red]d\ufffd\n"
+
+
+async def test_words_of_a_provider_do_not_command_the_terminal() -> None:
+    finish = (
+        b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"st\\u001b[2Jop"}]}\n\ndata: [DONE]\n\n'
+    )
+    async with WireServer([event_stream(delta(content="Hi"), finish)]) as server:
+        result = await run("chat", "Hello", "--base-url", server.base_url, env=KEYED)
+    assert result.status == 1
+    assert result.err.startswith("ST\ufffd[2JOP: ")
+
+
+async def test_tabs_stay_tabs() -> None:
+    async with WireServer([event_stream(delta(content="a:\n"), delta(content="\tb\tc"), END)]) as server:
+        result = await run("chat", "Hello", "--base-url", server.base_url, env=KEYED)
+    assert result.out == "a:\n\tb\tc\n"
+
+
+async def test_letters_that_the_output_cannot_encode_end_nothing() -> None:
+    asked = command("chat", "say é \N{SNOWMAN}")
+    done = await trio.run_process(
+        asked, capture_stdout=True, capture_stderr=True, env={**environment(), "PYTHONIOENCODING": "latin-1"}
+    )
+    assert done.stdout.startswith(b'You said: "say \xe9 ?"\n')
+    done = await trio.run_process(
+        asked, capture_stdout=True, capture_stderr=True, env={**environment(), "PYTHONIOENCODING": "ascii"}
+    )
+    assert done.stdout.startswith('You said: "say é \N{SNOWMAN}"\n'.encode())  # click's last resort
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+async def test_output_that_cannot_be_written_ends_the_call_in_one_line() -> None:
+    program = f"exec {shlex.join(command('chat', 'count to 3'))} > /dev/full"
+    done = await trio.run_process(
+        ["sh", "-c", program], capture_stderr=True, check=False, env=environment(), stdin=b""
+    )
+    assert done.stderr.decode().splitlines()[2:] == ["The conversation cannot go on: No space left on device"]
+    assert done.returncode == 1
+
+
+async def test_a_closed_standard_input_has_no_prompt() -> None:
+    program = f"exec {shlex.join(command('chat'))} <&-"
+    done = await trio.run_process(["sh", "-c", program], capture_stderr=True, check=False, env=environment())
+    assert "The prompt is empty." in done.stderr.decode()
+    assert done.returncode == 2
+
+
+def test_ctrl_c_while_the_prompt_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def read(self, size: int | None = -1) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    monkeypatch.setattr(sys, "argv", ["trio-llm", "chat"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 async def test_a_tool_call_is_shown() -> None:

@@ -39,7 +39,7 @@ def test_providers_of_a_file(two: str) -> None:
     assert result.status == 0
     assert table(result.out)[1:] == [
         ["claude", "claude", "anthropic", "https://api.anthropic.com", "CLAUDE_KEY"],
-        ["fast", "fast", "openai-chat", "https://gateway.example/v1?key=***", "default"],
+        ["fast", "fast", "openai-chat", "https://gateway.example/v1?key=***", "GROQ_API_KEY"],
     ]
     assert run_here("providers", TRIO_LLM_CONFIG=two) == result
 
@@ -54,7 +54,7 @@ def test_providers_as_json(two: str) -> None:
         "keyVariable": "CLAUDE_KEY",
     }
     assert "secret" not in lines[1]
-    assert "keyVariable" not in json.loads(lines[1])
+    assert json.loads(lines[1])["keyVariable"] == "GROQ_API_KEY"
 
 
 def test_without_a_file_there_is_deepseek() -> None:
@@ -147,7 +147,40 @@ def test_chat_needs_a_model_where_none_is_listed(tmp_path: Path) -> None:
     path.write_text('[providers.x]\nkind = "openai-chat"\nprofile = "groq"\n')
     result = run_here("chat", "x", "--config", str(path))
     assert result.status == 2
-    assert "The provider lists no models; name one with --model." in result.err
+    assert "The provider lists no models; name one with --model. `trio-llm models x`" in result.err
+
+
+async def test_a_provider_that_lists_no_models_is_asked_for_them(tmp_path: Path) -> None:
+    async with demo_provider(pause=0) as server:
+        path = tmp_path / "none.toml"
+        path.write_text(
+            '[providers.x]\nkind = "openai-chat"\nprofile = "groq"\napi_key_env = "KEY"\n'
+            f'base_url = "{server.base_url}"\n'
+        )
+        named = await run("models", "x", "--config", str(path), env=environment(KEY="k"))
+        unnamed = await run("models", "--config", str(path), env=environment(KEY="k"))
+    assert table(named.out)[1] == ["demo", "demo", "unknown"]
+    assert len(table(unnamed.out)) == 1
+    refused = await run("models", "x", "--config", str(path), env=environment(KEY="k"))
+    assert refused.status == 1
+    assert refused.err.startswith("DISCOVERY_FAILED: the list of models cannot be had: ")
+
+
+def test_models_of_a_provider_without_a_file() -> None:
+    assert "claude-opus-5" in run_here("models", "anthropic").out
+    result = run_here("models", "groq", GROQ_API_KEY=None)
+    assert result.status == 1
+    assert "GROQ_API_KEY" in result.err
+
+
+def test_a_kind_that_cannot_be_asked_lists_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "library.toml"
+    path.write_text('[providers.x]\nkind = "pydantic-ai"\nprovider = "openai"\n')
+    assert len(table(run_here("models", "x", "--config", str(path)).out)) == 1
+
+
+def test_a_narrow_terminal_cuts_no_ids(two: str) -> None:
+    assert "claude-opus-5" in run_here("models", "--config", two, COLUMNS="20").out
 
 
 def test_providers_that_need_no_file_are_named() -> None:

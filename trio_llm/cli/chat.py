@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import attrs
+import click
 import trio
 
 from ..config import LlmConfig
@@ -17,12 +18,9 @@ from ..model.messages import Message, ModelSource, create_assistant_message, cre
 from ..model.requests import GenerateOptions
 from ..runtime.runtime import LlmRuntime
 from ..streaming.stream import ChunkStream
+from .main import FAILED, INTERRUPTED
 from .route import open_route
 from .screen import Screen
-
-FAILED = 1
-INTERRUPTED = 130
-"""What shells call a program that was ended by Ctrl-C."""
 
 
 class Chat:
@@ -105,9 +103,10 @@ async def chat(
                         screen.notice("Ctrl-C stops an answer; Ctrl-D leaves.")
                         await _converse(conversation, screen)
                         status = 0
-                except BrokenPipeError:
-                    # Nobody reads any more, so there is nobody to tell.
+                except OSError as error:  # of the user's streams; a provider's is a finish
                     status = FAILED
+                    if not isinstance(error, BrokenPipeError):  # else nobody reads any more
+                        click.echo(f"The conversation cannot go on: {error.strerror}", err=True)
                 nursery.cancel_scope.cancel()
     return status
 

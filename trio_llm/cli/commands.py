@@ -13,9 +13,10 @@ from ..model.failures import LlmError
 from ..model.identifiers import ReasoningEffortId
 from ..model.requests import GenerateOptions
 from ..providers.deepseek import DEEPSEEK
-from .chat import FAILED, chat
+from .chat import chat
 from .configured import choose, config_option, configured, first_model, named_provider
 from .listing import models_command, providers_command
+from .main import FAILED
 from .route import KEY_VARIABLE, PROVIDER
 from .screen import ADVICE, CONFIGURED_ADVICE, JsonScreen, TextScreen, failure_text
 
@@ -31,7 +32,8 @@ def trio_llm() -> None:
 @trio_llm.command(
     "chat",
     epilog=f"The key is taken from the usual environment variable, such as {KEY_VARIABLE}. "
-    "Without a key for DeepSeek a built-in demo answers.",
+    "Without a key for DeepSeek a built-in demo answers. "
+    "The exit status is 0 after an answer, 1 after a failure, 2 for wrong use and 130 after Ctrl-C.",
 )
 @click.argument("prompt", required=False)
 @config_option
@@ -64,8 +66,8 @@ def chat_command(
     The answer goes to standard output; thinking, costs and errors go to standard error. Without
     PROMPT, what comes through a pipe is the prompt. Ctrl-C stops the answer.
     """
-    if prompt is None and not sys.stdin.isatty():
-        prompt = sys.stdin.read()
+    if prompt is None and not (sys.stdin and sys.stdin.isatty()):  # it is None where it was closed
+        prompt = sys.stdin.read() if sys.stdin else ""
     if prompt is not None and not prompt.strip():
         raise click.UsageError(
             "The prompt is empty. Give it as an argument or on standard input; "

@@ -14,7 +14,7 @@ from ..model.failures import LlmError
 from ..providers.deepseek import DeepSeekConfig
 from ..providers.openai_chat.profiles import PROFILES
 from ..runtime.runtime import LlmRuntime
-from .chat import FAILED
+from .main import FAILED
 from .route import PROVIDER
 from .screen import CONFIGURED_ADVICE, failure_text
 
@@ -96,10 +96,13 @@ def first_model(config: LlmConfig) -> str:
         click.UsageError: it lists none.
     """
     runtime = LlmRuntime()
+    name = config.providers[0].name
     with failures_told(), apply_config(runtime, config):
-        for model in runtime.list_models(config.providers[0].name):
+        for model in runtime.list_models(name):
             return model.id
-    raise click.UsageError("The provider lists no models; name one with --model.")
+    raise click.UsageError(
+        f"The provider lists no models; name one with --model. `trio-llm models {name}` asks it what it has."
+    )
 
 
 @contextmanager

@@ -11,13 +11,14 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from ..config import LlmConfig, apply_config
-from ..model.catalogue import ResolvedModelInfo
+from ..config import LlmConfig, ProviderConfig, apply_config
+from ..config.kinds import find_kind
+from ..model.catalogue import ModelContext, ModelDiscoveryRequest, ResolvedModelInfo
 from ..protocol.codec import encode
 from ..runtime.runtime import LlmRuntime
 from ..transport.credentials import EnvironmentVariable
 from ..transport.urls import redact_url
-from .configured import choose, config_option, failures_told, known_providers
+from .configured import choose, config_option, failures_told, known_providers, named_provider
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each.")
 
@@ -43,12 +44,20 @@ def providers_command(config_path: str | None, as_json: bool) -> None:
 @config_option
 @json_option
 def models_command(provider: str | None, config_path: str | None, as_json: bool) -> None:
-    """List the models of PROVIDER, or of all, that this program knows of; --model takes others too."""
-    config = known_providers(config_path)
-    if provider is not None:
-        config = LlmConfig([choose(config, provider)])
+    """List the models of PROVIDER, or of all, that this program knows of; --model takes others too.
+
+    Without a file, PROVIDER is what `chat --provider` takes. One that lists no models is asked for them.
+    """
+    if provider is not None and config_path is None:
+        config = named_provider(provider, None)
+    else:
+        config = known_providers(config_path)
+        if provider is not None:
+            config = LlmConfig([choose(config, provider)])
     with failures_told():
         models = trio.run(_models, config)
+        if not models and provider is not None:
+            models = trio.run(_asked, config.providers[0])
     if as_json:
         for info in models:
             click.echo(encode(info))
@@ -85,7 +94,9 @@ def _base_url(settings: Any) -> str | None:
 
 def _key_variable(settings: Any) -> str | None:
     credential = getattr(settings, "api_key", None)
-    return credential.name if isinstance(credential, EnvironmentVariable) else None
+    if isinstance(credential, EnvironmentVariable):
+        return credential.name
+    return getattr(getattr(settings, "profile", None), "key_variable", None)
 
 
 async def _models(config: LlmConfig) -> list[ResolvedModelInfo]:
@@ -96,6 +107,26 @@ async def _models(config: LlmConfig) -> list[ResolvedModelInfo]:
                 for provider in runtime.list_providers()
                 for model in runtime.list_models(provider.id)
             ]
+
+
+async def _asked(provider: ProviderConfig) -> list[ResolvedModelInfo]:
+    """What the provider's endpoint says it has; nothing, where its kind cannot ask."""
+    adapter = find_kind(provider.kind).make_adapter(lambda: provider.settings)
+    discover = getattr(adapter, "discover", None)
+    if discover is None:
+        return []
+    async with LlmRuntime() as runtime, adapter:
+        runtime.register_model_discovery(provider.kind, discover)
+        found = await runtime.discover_models(provider.kind, ModelDiscoveryRequest(provider.name))
+    return [
+        ResolvedModelInfo(
+            provider.name,
+            model.id,
+            model.name or model.id,
+            context=None if model.context_window is None else ModelContext(model.context_window),
+        )
+        for model in found
+    ]
 
 
 def _cells(info: ResolvedModelInfo) -> tuple[str, ...]:
@@ -116,4 +147,5 @@ def _print(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(head, no_wrap=head != heads[-1])
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    # A narrow terminal breaks the lines; to cut them would make ids useless, in a pipe above all.
+    Console(markup=False, highlight=False, emoji=False, width=10_000).print(table)

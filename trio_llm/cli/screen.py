@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
+import click
 from rich.console import Console
 
 from ..model import codes
@@ -41,8 +41,8 @@ class _Console(Console):
         raise  # called while the BrokenPipeError is handled
 
 
-def _console(file: TextIO) -> _Console:
-    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+def _console() -> _Console:
+    return _Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class Screen(Protocol):
@@ -65,7 +65,7 @@ class JsonScreen:
     """Chunks as JSON lines on standard output, and nothing else there."""
 
     def __init__(self) -> None:
-        self._errors = _console(sys.stderr)
+        self._errors = _console()
 
     def notice(self, text: str) -> None:
         self._errors.print(text, style="yellow")
@@ -74,8 +74,7 @@ class JsonScreen:
         """Whoever writes here is a program."""
 
     def chunk(self, chunk: StreamChunk) -> None:
-        sys.stdout.write(encode(chunk).decode() + "\n")
-        sys.stdout.flush()
+        click.echo(encode(chunk))
 
     def end(self, finish: FinishReason, usage: TokenUsage | None, settlements: Iterable[Settlement]) -> None:
         """The chunks have said it."""
@@ -90,9 +89,8 @@ class TextScreen:
 
     def __init__(self, advice: Mapping[str, str]) -> None:
         self._advice = advice
-        self._answer = _console(sys.stdout)
-        self._about = _console(sys.stderr)
-        self._open: _Console | None = None  # whose line is not ended yet
+        self._about = _console()
+        self._open: Callable[[str], None] | None = None  # whose line is not ended yet
 
     def notice(self, text: str) -> None:
         self._line()
@@ -107,7 +105,7 @@ class TextScreen:
             case TextDelta(text=text):
                 self._write(self._answer, text)
             case ReasoningDelta(text=text):
-                self._write(self._about, text, "dim italic")
+                self._write(self._thought, text)
             case BlockEnd(block=ToolCallBlock(name=name, arguments=arguments)):
                 self._line()
                 self._about.print(f"tool call: {printable(name)}({printable(arguments)})", style="cyan")
@@ -126,7 +124,7 @@ class TextScreen:
                 closed = [s.abort_to_closed for s in settled if s.abort_to_closed is not None]
                 if closed:
                     facts.append(f"connection closed after {max(closed) * 1000:.1f} ms")
-                self._about.print(f"{failure.code}: {printable(failure.message)}", style="bold yellow")
+                self._about.print(printable(f"{failure.code}: {failure.message}"), style="bold yellow")
                 self._about.print(" · ".join(facts), style="dim")
             case Error(failure=failure):
                 self._about.print(failure_text(failure, self._advice), style="bold red")
@@ -136,17 +134,23 @@ class TextScreen:
                 raw = "" if finish.raw in (None, finish.kind) else f" ({printable(finish.raw)})"
                 self._about.print(" · ".join([finish.kind + raw, *facts]), style="dim")
 
-    def _write(self, console: _Console, text: str, style: str | None = None) -> None:
-        if self._open not in (None, console):
+    def _answer(self, text: str) -> None:
+        click.echo(text, nl=False)  # rich would make spaces of tabs
+
+    def _thought(self, text: str) -> None:
+        self._about.print(text, end="", style="dim italic")
+
+    def _write(self, show: Callable[[str], None], text: str) -> None:
+        if self._open not in (None, show):
             self._line()
         if text:
-            console.print(printable(text), end="", style=style)
-            self._open = None if text.endswith("\n") else console
+            show(printable(text))
+            self._open = None if text.endswith("\n") else show
 
     def _line(self) -> None:
         if self._open is not None:
-            console, self._open = self._open, None
-            console.print()
+            show, self._open = self._open, None
+            show("\n")
 
 
 def _tokens(usage: TokenUsage | None) -> str:
@@ -154,7 +158,8 @@ def _tokens(usage: TokenUsage | None) -> str:
         return "usage not reported"
     cached = f" (+{usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
     thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-    return f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{thought}"
+    tokens = "token" if usage.input_tokens == 1 else "tokens"
+    return f"{usage.input_tokens:,} {tokens} in{cached}, {usage.output_tokens:,} out{thought}"
 
 
 _ALWAYS = {
@@ -181,7 +186,7 @@ ADVICE = {
 def failure_text(failure: LlmFailure, advice: Mapping[str, str]) -> str:
     """What went wrong, with its code and status, and what can be done about it."""
     status = "" if failure.status is None else f" (HTTP {failure.status})"
-    lines = [f"{failure.code}{status}: {printable(failure.message)}"]
+    lines = [printable(f"{failure.code}{status}: {failure.message}")]
     if failure.provider_retry_after_ms is not None:
         lines.append(f"The provider asks to wait {failure.provider_retry_after_ms / 1000:g} s.")
     if failure.code in advice:
