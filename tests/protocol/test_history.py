@@ -301,12 +301,28 @@ def test_replay_entries_leave_with_their_blocks() -> None:
     assert repair([whole], PLAIN)[0].source == whole.source
 
 
-@pytest.mark.parametrize("entries", [None, ["r", "c"]])
-def test_a_renamed_call_outdates_the_replay_state_and_with_it_the_thinking(entries: list[str] | None) -> None:
-    native = assistant(ReasoningBlock("r"), call("not:allowed"), state=ReplayEnvelope({}, entries))
-    (renamed, _) = repair([native], ANTHROPIC)
-    assert renamed.source == MODEL
-    assert [type(block) for block in renamed.content] == [ToolCallBlock]
+@pytest.mark.parametrize("entries", [None, ["r", "t", "c"]])
+def test_a_renamed_call_keeps_the_replay_state_and_with_it_the_thinking(entries: list[str] | None) -> None:
+    state = ReplayEnvelope({"v": 1}, entries)
+    first = assistant(call("toolu_1"))
+    for id in ("not:allowed", "toolu_1"):  # one that the provider refuses, and one that came before
+        native = assistant(ReasoningBlock("r"), TextBlock("t"), call(id), state=state)
+        (_, _, renamed, answer) = repair([first, native], ANTHROPIC)
+        assert renamed.source == native.source
+        assert renamed.content[:2] == native.content[:2]
+        (block,) = renamed.content[2:]
+        assert isinstance(block, ToolCallBlock)
+        assert block.id not in ("not:allowed", "toolu_1")
+        assert [each.tool_call_id for each in answer.content if isinstance(each, ToolResultBlock)] == [
+            block.id
+        ]
+
+
+def test_entries_stay_with_their_blocks_where_one_is_taken_out_and_the_next_renamed() -> None:
+    state = ReplayEnvelope({}, ["cut", "whole", "text"])
+    native = assistant(call("a:b", "{"), call("a:b"), TextBlock("t"), state=state)
+    (kept, _) = repair([native], ANTHROPIC)
+    assert kept.source == ModelSource("p", "m", ReplayEnvelope({}, ["whole", "text"]))
 
 
 @pytest.mark.parametrize(

@@ -236,3 +236,22 @@ async def test_ids_that_came_back_are_the_providers_own(one: Wire, other: Wire) 
         given = [block.id for block in history[1].content if isinstance(block, ToolCallBlock)]
         sent = [each.of for each in Place(one, here).body(1)[0] if each.what == "call"]
         assert [id for id in given if one.call_ids.fullmatch(id)] == [id for id in sent[:2] if id in given]
+
+
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire.secret], ids=lambda wire: wire.name)
+async def test_what_is_its_own_goes_back_though_its_calls_get_other_ids(wire: Wire) -> None:
+    """Calls from elsewhere had the same ids before; signatures and encrypted thinking stay all the same."""
+    async with WireServer([wire.answer(0), wire.answer(1)]) as server, LlmRuntime() as llm:
+        llm.register_adapter("own", wire.make(server))
+        history = opening()
+        options = GenerateOptions(provider="own", model=wire.model, messages=history)
+        answer = (await llm.generate(options)).message
+        calls = [block for block in answer.content if isinstance(block, ToolCallBlock)]
+        foreign = create_assistant_message(calls, ModelSource("elsewhere", "m"))
+        history += [foreign, *results(foreign, 7), create_user_message("go on"), answer, *results(answer, 0)]
+        await llm.generate(attrs.evolve(options, messages=history))
+        said, raw = Place(wire, server).body(1)
+        check_calls(said, wire, ("look", "list") * 2)
+        assert wire.secret is not None
+        assert wire.secret in raw
+        assert thoughts(said) == [f"{wire.name} wonders 0"]

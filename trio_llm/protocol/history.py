@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Literal
 
@@ -45,7 +45,8 @@ class HistoryRules:
     Attributes:
         call_ids: what the whole id of a call must match, such as ``[a-zA-Z0-9_-]{1,64}``. Others, and
             ids that come twice, are replaced by a digest, the same on every request and different
-            for every call. None leaves all ids as they are.
+            for every call; replay state stays, as its entries belong to blocks by their place alone.
+            None leaves all ids as they are.
         call_id_length: how many hexadecimal digits a replaced id has.
         missing_result: the text of the error result that stands in for a missing one; None takes
             the call out instead.
@@ -97,6 +98,7 @@ class _Piece:
 
     place: int
     message: Message
+    number: int  # of the block among those of its message, whatever becomes of it
     block: ContentBlock
 
 
@@ -126,8 +128,8 @@ def _paired(messages: Iterable[Message], rules: HistoryRules) -> list[_Piece]:
     broken: set[CallId] = set()  # ids whose nearest call was taken out
     for place, message in enumerate(messages):
         turn = _Turn(0, [], [], [])
-        for block in message.content:
-            piece = _Piece(place, message, block)
+        for number, block in enumerate(message.content):
+            piece = _Piece(place, message, number, block)
             if isinstance(block, ToolCallBlock) and message.role == "assistant":
                 if rules.broken_calls == "drop" and _is_broken(block):
                     broken.add(block.id)
@@ -175,7 +177,7 @@ def _with_results(pieces: list[_Piece], turns: list[_Turn], missing: str | None)
 def _stand_in(call: _Piece, call_id: CallId, text: str) -> _Piece:
     block = ToolResultBlock(call_id, text, is_error=True)
     message_id = MessageId(f"{call.message.id}/{call_id}")
-    return _Piece(call.place, Message(message_id, "user", (block,), ToolSource(call_id)), block)
+    return _Piece(call.place, Message(message_id, "user", (block,), ToolSource(call_id)), 0, block)
 
 
 def _renamed(pieces: Iterable[_Piece], accepted: re.Pattern[str], length: int) -> Iterator[_Piece]:
@@ -222,13 +224,13 @@ def _wanted(messages: Iterable[Message], rules: HistoryRules) -> list[Message]:
     kept = []
     for message in messages:
         foreign = _replay_state(message) is None
-        content: list[ContentBlock] = []
-        for block in message.content:
+        content: dict[int, ContentBlock] = {}
+        for number, block in enumerate(message.content):
             if isinstance(block, ReasoningBlock) and foreign and rules.foreign_reasoning != "keep":
                 if rules.foreign_reasoning == "text" and block.text.strip():
-                    content.append(TextBlock(block.text))
+                    content[number] = TextBlock(block.text)
             elif not (rules.blank_text == "drop" and isinstance(block, TextBlock) and not block.text.strip()):
-                content.append(block)
+                content[number] = block
         if content:
             kept.append(_with_content(message, content))
     return kept
@@ -242,12 +244,13 @@ def _regrouped(pieces: Iterable[_Piece]) -> list[Message]:
     messages = []
     for _, group in groupby(pieces, key=lambda piece: (piece.place, id(piece.message))):
         own = list(group)
-        messages.append(_with_content(own[0].message, [piece.block for piece in own]))
+        messages.append(_with_content(own[0].message, {piece.number: piece.block for piece in own}))
     return messages
 
 
-def _with_content(message: Message, content: Sequence[ContentBlock]) -> Message:
-    """``message`` with this content: itself, if it is its own."""
+def _with_content(message: Message, kept: Mapping[int, ContentBlock]) -> Message:
+    """``message`` with these blocks, each by the number of the one it was: itself, if they are its own."""
+    content = tuple(kept.values())
     if len(content) == len(message.content) and all(map(operator.is_, content, message.content)):
         return message
     source = message.source
@@ -256,23 +259,17 @@ def _with_content(message: Message, content: Sequence[ContentBlock]) -> Message:
         if answered and source.call_id not in answered:
             source = ToolSource(answered[0])
     elif isinstance(source, ModelSource) and source.replay_state is not None:
-        source = attrs.evolve(source, replay_state=_pruned(source.replay_state, message, content))
+        source = attrs.evolve(source, replay_state=_pruned(source.replay_state, message, kept))
     return attrs.evolve(message, content=content, source=source)
 
 
-def _pruned(
-    envelope: ReplayEnvelope, message: Message, content: Sequence[ContentBlock]
-) -> ReplayEnvelope | None:
-    """The envelope without the entries of blocks taken out; None where it fits no more."""
-    places = {id(block): place for place, block in enumerate(message.content)}
-    kept = [places[id(block)] for block in content if id(block) in places]
-    if len(kept) != len(content):
-        return None  # a block is another than the one its entry was made for
+def _pruned(envelope: ReplayEnvelope, message: Message, kept: Iterable[int]) -> ReplayEnvelope | None:
+    """The envelope without the entries of blocks taken out; None where it never fitted."""
     if envelope.blocks is None:
         return envelope
     if len(envelope.blocks) != len(message.content):
         return None
-    return attrs.evolve(envelope, blocks=[envelope.blocks[place] for place in kept])
+    return attrs.evolve(envelope, blocks=[envelope.blocks[number] for number in kept])
 
 
 def _separated(messages: Iterable[Message], text: str) -> list[Message]:
@@ -280,8 +277,9 @@ def _separated(messages: Iterable[Message], text: str) -> list[Message]:
     out: list[Message] = []
     answered: Message | None = None  # the message of the last results, while nobody spoke since
     for message in messages:
-        results = [block for block in message.content if isinstance(block, ToolResultBlock)]
-        others = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+        blocks = dict(enumerate(message.content))
+        results = {number: block for number, block in blocks.items() if isinstance(block, ToolResultBlock)}
+        others = {number: block for number, block in blocks.items() if number not in results}
         if message.role == "user" and results and others:
             parts = [_with_content(message, results), _with_content(message, others)]
         else:
