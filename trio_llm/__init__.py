@@ -92,6 +92,7 @@ from .model.requests import (
 )
 from .model.signal import AbortSignal
 from .protocol.assembler import BlockAssembler
+from .protocol.codec import decode, encode
 from .protocol.grammar import Grammar
 from .runtime.attempts import Attempt, EarlierAttempt
 from .runtime.budgets import ImageBudget
@@ -189,6 +190,8 @@ __all__ = [
     "UnknownFinish",
     "BlockAssembler",
     "Grammar",
+    "encode",
+    "decode",
     # Failures and policy
     "LlmError",
     "LlmFailure",

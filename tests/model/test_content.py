@@ -30,6 +30,36 @@ from trio_llm.model.json_value import freeze_object
 DIGEST = hashlib.sha256(b"pixels").hexdigest()
 
 
+def test_the_repr_of_an_attachment_is_short() -> None:
+    url = "data:image/png;base64," + "A" * 10_000
+    shown = repr(Attachment.from_url(url))
+    assert len(shown) < 300
+    assert f"url='{url[:99]}\u2026'" in shown
+    assert "url='https://x/y'" in repr(Attachment.from_url("https://x/y"))
+    assert "url=None" in repr(Attachment.from_bytes(b"", "image/png"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"sum": 3}, "not a dict of str"),
+        (["text"], "not a list of str"),
+        ([{"type": "text", "text": "x"}], "not a list of dict"),
+        (TextBlock("x"), "not one TextBlock"),
+        (None, "not one NoneType"),
+    ],
+)
+def test_content_is_text_or_blocks(content: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        ToolResultBlock(CallId("c"), content)
+
+
+def test_a_text_block_holds_text() -> None:
+    none: Any = None
+    with pytest.raises(TypeError, match=r"^text is a str, not a NoneType$"):
+        TextBlock(none)
+
+
 def test_an_attachment_of_bytes() -> None:
     mutable: Any = bytearray(b"pixels")
     attachment = Attachment.from_bytes(mutable, "image/png")

@@ -133,3 +133,9 @@ def test_a_snapshot_has_named_sections() -> None:
 def test_a_plugin_has_a_name() -> None:
     with pytest.raises(ValueError, match="plugin"):
         PluginSource("")
+
+
+@pytest.mark.parametrize("content", [["text"], {"role": "user"}, None])
+def test_a_message_holds_blocks(content: Any) -> None:
+    with pytest.raises(TypeError, match="content is a string or "):
+        create_user_message(content)

@@ -109,6 +109,24 @@ def test_options_refuse_what_makes_no_sense(fields: dict[str, Any]) -> None:
         options(**fields)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"messages": [{"role": "user", "content": "Hi"}]},
+            "create_user_message and its kin; this is a dict",
+        ),
+        ({"messages": "Hi"}, "this is a str"),
+        ({"tools": [{"name": "add"}]}, "tools are ToolSchema values; this is a dict"),
+        ({"timeouts": 30}, "timeouts is a Timeouts, not a int"),
+        ({"response_format": {"type": "json_object"}}, "response_format is a ResponseFormat, not a dict"),
+    ],
+)
+def test_values_of_another_class_are_refused_where_they_are_given(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        options(**fields)
+
+
 def test_options_are_frozen_to_the_bottom() -> None:
     parameters, extra, tools = {"type": ["object"]}, {"a": {"b": [1]}}, [tool("t")]
     made = options(provider_options=extra, tools=[ToolSchema("t", "", parameters), *tools], stop=["x"])

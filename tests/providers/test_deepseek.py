@@ -219,6 +219,7 @@ class TestOptions:
         image = ImageBlock(Attachment("x", "image/png", path=str(tmp_path / "none.png")))
         error = await refusal_of(messages=[create_user_message([image])])
         assert error.code == "UNSUPPORTED_CONTENT"
+        assert "none.png' cannot be read: No such file" in error.failure.message
 
 
 class TestConfiguration:

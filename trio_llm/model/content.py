@@ -25,12 +25,22 @@ class ContentBlock(Protocol):
     type: ClassVar[str]
 
 
+def of_class(wanted: type[Any]) -> Callable[[object, attrs.Attribute[Any], Any], None]:
+    """A validator that refuses, in one line, what is no instance of a class."""
+
+    def check(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not isinstance(value, wanted):
+            raise TypeError(f"{attribute.name} is a {wanted.__name__}, not a {type(value).__name__}")
+
+    return check
+
+
 @attrs.frozen
 class TextBlock:
     """Visible text."""
 
     type: ClassVar[str] = "text"
-    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+    text: str = attrs.field(validator=of_class(str))
 
 
 @attrs.frozen
@@ -38,7 +48,11 @@ class ReasoningBlock:
     """The model's own thinking, as text. Signatures and the like live in replay state."""
 
     type: ClassVar[str] = "reasoning"
-    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+    text: str = attrs.field(validator=of_class(str))
+
+
+def _shortened(url: str | None) -> str:
+    return repr(url if url is None or len(url) <= 100 else f"{url[:99]}\N{HORIZONTAL ELLIPSIS}")
 
 
 @attrs.frozen
@@ -56,7 +70,7 @@ class Attachment:
     size: int | None = None
     data: bytes | None = attrs.field(default=None, repr=False)
     path: str | None = None
-    url: str | None = None
+    url: str | None = attrs.field(default=None, repr=_shortened)  # a data: URL holds the whole image
 
     def __attrs_post_init__(self) -> None:
         if sum(source is not None for source in (self.data, self.path, self.url)) != 1:
@@ -96,7 +110,7 @@ class ImageBlock:
     """An image."""
 
     type: ClassVar[str] = "image"
-    attachment: Attachment = attrs.field(validator=attrs.validators.instance_of(Attachment))
+    attachment: Attachment = attrs.field(validator=of_class(Attachment))
 
 
 @attrs.frozen
@@ -110,22 +124,40 @@ class ToolCallBlock:
     type: ClassVar[str] = "tool-call"
     id: CallId
     name: str
-    arguments: str = attrs.field(validator=attrs.validators.instance_of(str))
+    arguments: str = attrs.field(validator=of_class(str))
 
 
-def _blocks(value: Iterable[ContentBlock] | str) -> tuple[ContentBlock, ...]:
+def as_blocks(value: Iterable[ContentBlock] | str) -> tuple[ContentBlock, ...]:
+    """Content as it is kept; a string becomes one text block.
+
+    Raises:
+        TypeError: it is neither text nor blocks.
+    """
     if isinstance(value, str):
         return (TextBlock(value),)
-    return tuple(value)
+    if not isinstance(value, Iterable):
+        raise TypeError(f"content is a string or an iterable of blocks, not one {type(value).__name__}")
+    blocks = tuple(value)
+    for block in blocks:
+        if not isinstance(getattr(block, "type", None), str):
+            raise TypeError(
+                f"content is a string or blocks such as TextBlock, "
+                f"not a {type(value).__name__} of {type(block).__name__}"
+            )
+    return blocks
 
 
 @attrs.frozen
 class ToolResultBlock:
-    """What a tool answered. ``content`` given as a string becomes one text block."""
+    """What a tool answered. ``content`` given as a string becomes one text block.
+
+    Raises:
+        TypeError: the content is neither text nor blocks.
+    """
 
     type: ClassVar[str] = "tool-result"
     tool_call_id: CallId
-    content: tuple[ContentBlock, ...] = attrs.field(converter=_blocks)
+    content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     is_error: bool = False
 
 

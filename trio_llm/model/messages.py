@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import attrs
 
-from .content import ContentBlock, TextBlock, ToolResultBlock
+from .content import ContentBlock, ToolResultBlock, as_blocks
 from .identifiers import CallId, MessageId
 from .json_value import FrozenObject, JsonValue, freeze_json, freeze_object
 
@@ -190,17 +190,13 @@ SOURCES: dict[str, type[Any]] = {
 }
 
 
-def _content(value: Iterable[ContentBlock] | str) -> tuple[ContentBlock, ...]:
-    return (TextBlock(value),) if isinstance(value, str) else tuple(value)
-
-
 @attrs.frozen
 class Message:
     """One message of a conversation. Build it with the ``create_*`` functions below."""
 
     id: MessageId = attrs.field(validator=attrs.validators.min_len(1))
     role: Role = attrs.field(validator=attrs.validators.in_(ROLES))
-    content: tuple[ContentBlock, ...] = attrs.field(converter=_content)
+    content: tuple[ContentBlock, ...] = attrs.field(converter=as_blocks)
     source: Source
 
 
@@ -215,6 +211,7 @@ def create_message(
 
     Raises:
         ValueError: an unknown role, or an empty id.
+        TypeError: the content is neither text nor blocks.
     """
     return Message(MessageId(uuid.uuid4().hex) if id is None else id, role, content, source)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from .content import of_class
 from .identifiers import ReasoningEffortId, SessionId
 from .json_value import FrozenObject, freeze_object, freeze_optional_object
 from .messages import Message
@@ -56,11 +57,23 @@ class ResponseFormat:
 
 
 def _messages(value: Iterable[Message]) -> tuple[Message, ...]:
-    return value if type(value) is tuple else tuple(value)
+    if type(value) is tuple:  # most often that of earlier options; a long history is not gone through again
+        return value
+    messages = tuple(value)
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TypeError(
+                f"messages are made by create_user_message and its kin; this is a {type(message).__name__}"
+            )
+    return messages
 
 
 def _tools(value: Iterable[ToolSchema]) -> tuple[ToolSchema, ...]:
-    return tuple(value)
+    tools = tuple(value)
+    for tool in tools:
+        if not isinstance(tool, ToolSchema):
+            raise TypeError(f"tools are ToolSchema values; this is a {type(tool).__name__}")
+    return tools
 
 
 def _names(value: Iterable[str]) -> tuple[str, ...]:
@@ -95,7 +108,9 @@ class LlmCallConfig:
     stop: tuple[str, ...] | None = attrs.field(default=None, converter=_stop)
     top_p: float | None = None
     tool_choice: ToolChoice | None = attrs.field(default=None, validator=_choice)
-    response_format: ResponseFormat | None = None
+    response_format: ResponseFormat | None = attrs.field(
+        default=None, validator=attrs.validators.optional(of_class(ResponseFormat))
+    )
     provider_options: FrozenObject | None = attrs.field(default=None, converter=freeze_optional_object)
 
 
@@ -119,7 +134,8 @@ class GenerateOptions(LlmCallConfig):
 
     Raises:
         ValueError: an empty provider or model, a limit that is not positive, an unknown tool choice.
-        TypeError: ``provider_options`` holds something JSON cannot say.
+        TypeError: ``provider_options`` holds something JSON cannot say; ``messages``, ``tools``,
+            ``response_format`` or ``timeouts`` hold values of other classes.
     """
 
     messages: tuple[Message, ...] = attrs.field(converter=_messages)
@@ -131,7 +147,9 @@ class GenerateOptions(LlmCallConfig):
         default=None,
         validator=attrs.validators.optional(attrs.validators.in_(("compaction", "session-title"))),
     )
-    timeouts: Timeouts | None = None
+    timeouts: Timeouts | None = attrs.field(
+        default=None, validator=attrs.validators.optional(of_class(Timeouts))
+    )
 
 
 CONFIG_FIELDS = tuple(field.name for field in attrs.fields(LlmCallConfig))

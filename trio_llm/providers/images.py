@@ -29,7 +29,9 @@ def _encode(attachment: Attachment) -> str:
     try:
         return base64.b64encode(Path(attachment.path).read_bytes()).decode("ascii")
     except OSError as error:
-        raise LlmError(f"an image cannot be read: {error.strerror or error}", UNSUPPORTED_CONTENT) from error
+        raise LlmError(
+            f"the image {attachment.path!r} cannot be read: {error.strerror or error}", UNSUPPORTED_CONTENT
+        ) from error
 
 
 def _encode_all(attachments: Sequence[Attachment]) -> dict[str, str]:

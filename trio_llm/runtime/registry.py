@@ -112,7 +112,7 @@ class AdapterRegistration(Handle):
 
     def _put(self, names: list[str], adapter: LlmAdapter) -> None:
         if not isinstance(adapter, LlmAdapter):
-            raise LlmError(f"not an LlmAdapter: {adapter!r}", codes.INVALID_ADAPTER)
+            raise LlmError(f"a {type(adapter).__name__} is no LlmAdapter", codes.INVALID_ADAPTER)
         captured = [(_checked_info(adapter, name), _checked_policy(adapter, name)) for name in names]
         self._shelf.check(self, names)  # before the adapter's life begins
         tenancy = self._tenancies.of(adapter)
