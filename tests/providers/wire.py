@@ -19,6 +19,8 @@ from trio_llm.streaming.selection import Selection
 from trio_llm.streaming.stream import ChunkStream
 from trio_llm.testing.wire_server import WireServer
 
+from ..streaming.support import LoneStream
+
 PLAIN = ChatProfile(id="plain", name="Plain")
 """A server without quirks."""
 
@@ -48,7 +50,7 @@ def open_stream(adapter: LlmAdapter, options: GenerateOptions) -> ChunkStream:
             retry_policy=NormalRetry(),
         )
 
-    return ChunkStream(options, select)
+    return LoneStream(options, select)
 
 
 async def run(

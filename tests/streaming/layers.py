@@ -19,6 +19,7 @@ from trio_llm.streaming.lanes import Next
 from trio_llm.streaming.selection import Middleware, Selection
 from trio_llm.streaming.stream import ChunkStream
 
+from .support import LoneStream
 from .support import options as request
 
 Step: TypeAlias = "tuple[float, str | Finish | Exception | None]"
@@ -87,7 +88,7 @@ class Wire:
         buffer: int = 16,
     ) -> ChunkStream:
         options = attrs.evolve(request(signal), timeouts=timeouts)
-        return ChunkStream(options, self.select, layers, buffer=buffer)
+        return LoneStream(options, self.select, layers, buffer=buffer)
 
 
 def playing(*steps: Step) -> Script:

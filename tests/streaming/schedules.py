@@ -19,6 +19,7 @@ from trio_llm.streaming.contract import ChunkSink
 from trio_llm.streaming.lanes import Next
 from trio_llm.streaming.selection import Middleware, Selection
 from trio_llm.streaming.stream import ChunkStream
+from trio_llm.streaming.watchdog import Watchdog
 
 from .reference import INF, Expected, Schedule, Verdict, expect, random_schedule
 
@@ -74,7 +75,9 @@ async def run_schedule(
             provider="p", model="m", produce=produce, timeouts=_timeouts(schedule), retry_policy=NormalRetry()
         )
         options = GenerateOptions(provider="p", model="m", messages=[create_user_message("?")], signal=signal)
-        stream = ChunkStream(options, lambda _: selection, layers, buffer=schedule.buffer)
+        watchdog = Watchdog()
+        nursery.start_soon(watchdog.run)
+        stream = ChunkStream(options, lambda _: selection, layers, watchdog=watchdog, buffer=schedule.buffer)
         outer = trio.CancelScope()
         _disturb(schedule, start, nursery, stream, signal, outer, clock)
         mine = BodyError()
@@ -90,6 +93,7 @@ async def run_schedule(
         elif outer.cancelled_caught:
             how = "Cancelled"
         left_over = len(stream._call.nursery.child_tasks)
+        watchdog.stop()
         nursery.cancel_scope.cancel()
     assert stream.origin is not None
     recorded = verdict_of(stream.finish, stream.origin)

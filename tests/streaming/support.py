@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
+
+import trio
 
 from trio_llm.model.chunks import (
     BlockEnd,
@@ -20,8 +23,9 @@ from trio_llm.model.policy import DEFAULT_TIMEOUTS, NormalRetry, Timeouts
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.model.signal import AbortSignal
 from trio_llm.streaming.contract import ChunkSink
-from trio_llm.streaming.selection import Middleware, Selection
+from trio_llm.streaming.selection import Middleware, Select, Selection
 from trio_llm.streaming.stream import ChunkStream
+from trio_llm.streaming.watchdog import Watchdog
 
 Producer = Callable[[ChunkSink], Awaitable[None]]
 
@@ -30,6 +34,26 @@ USAGE = TokenUsage(7, 3)
 
 def options(signal: AbortSignal | None = None) -> GenerateOptions:
     return GenerateOptions(provider="p", model="m", messages=[create_user_message("?")], signal=signal)
+
+
+class LoneStream(ChunkStream):
+    """A stream without a runtime: it runs a watchdog of its own."""
+
+    def __init__(
+        self, options: GenerateOptions, select: Select, layers: Sequence[Middleware] = (), *, buffer: int = 16
+    ) -> None:
+        self._watchdog = Watchdog()
+        super().__init__(options, select, layers, watchdog=self._watchdog, buffer=buffer)
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> Self:
+        stream = await super().__aenter__()
+        self._call.nursery.start_soon(self._watchdog.run)
+        return stream
+
+    def _leave(self) -> None:
+        super()._leave()
+        self._watchdog.stop()
 
 
 def open_stream(
@@ -52,7 +76,7 @@ def open_stream(
         timeouts=(timeouts or DEFAULT_TIMEOUTS).over(DEFAULT_TIMEOUTS),
         retry_policy=NormalRetry(),
     )
-    return ChunkStream(options(signal), lambda _: selection, layers, buffer=buffer)
+    return LoneStream(options(signal), lambda _: selection, layers, buffer=buffer)
 
 
 def text_deltas(*texts: str) -> list[StreamChunk]:

@@ -20,7 +20,6 @@ from trio_llm.model.signal import AbortSignal
 from trio_llm.streaming.contract import ChunkSink
 from trio_llm.streaming.lanes import Next
 from trio_llm.streaming.selection import Middleware
-from trio_llm.streaming.stream import ChunkStream
 
 from .layers import (
     DONE,
@@ -44,7 +43,7 @@ from .layers import (
     truncate,
 )
 from .schedules import pass_through
-from .support import USAGE, open_stream, options, text_deltas, text_ending
+from .support import USAGE, LoneStream, open_stream, options, text_deltas, text_ending
 
 TWO_WORDS = playing((1, "x"), (1, "y"), (1, Finish(Stop())))
 
@@ -323,7 +322,7 @@ async def test_L28_changing_a_loop_built_request_raises(autojump_clock: MockCloc
         yield Finish(Stop())
 
     wire = Wire(TWO_WORDS)
-    stream = ChunkStream(mark_agent_loop_request(options()), wire.select, [pass_through, changing])
+    stream = LoneStream(mark_agent_loop_request(options()), wire.select, [pass_through, changing])
     with pytest.raises(LlmError, match="agent loop") as caught:
         async with stream:
             await read(stream)
@@ -338,7 +337,7 @@ async def test_L28_equal_options_of_a_loop_built_request_pass(autojump_clock: Mo
             yield chunk
 
     wire = Wire(TWO_WORDS)
-    async with ChunkStream(mark_agent_loop_request(options()), wire.select, [copying, copying]) as stream:
+    async with LoneStream(mark_agent_loop_request(options()), wire.select, [copying, copying]) as stream:
         assert (await read(stream)).texts == ["m:x", "m:y"]
 
 

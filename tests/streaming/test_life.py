@@ -33,10 +33,9 @@ from trio_llm.model.requests import GenerateOptions
 from trio_llm.streaming.contract import ChunkSink
 from trio_llm.streaming.lanes import Next
 from trio_llm.streaming.selection import Middleware, Selection
-from trio_llm.streaming.stream import ChunkStream
 
 from .schedules import pass_through
-from .support import USAGE, open_stream, options, text_deltas, text_ending
+from .support import USAGE, LoneStream, open_stream, options, text_deltas, text_ending
 
 both = pytest.mark.parametrize("layers", [(), (pass_through, pass_through)], ids=["bare", "layers"])
 Layers = Sequence[Middleware]
@@ -371,7 +370,7 @@ async def test_L05_a_route_that_cannot_be_had_is_one_finish(
     def select(_: GenerateOptions) -> Selection:
         raise refusal
 
-    async with ChunkStream(options(), select, layers) as stream:
+    async with LoneStream(options(), select, layers) as stream:
         assert [chunk async for chunk in stream] == [Finish(Error(refusal.failure))]
     assert (stream.error, stream.origin, stream.retry_policy) == (refusal, "runtime", None)
 

@@ -30,7 +30,7 @@ from trio_llm.streaming.stream import ChunkStream
 
 from .layers import assert_nothing_left
 from .schedules import pass_through
-from .support import USAGE, open_stream, options
+from .support import USAGE, LoneStream, open_stream, options
 
 both = pytest.mark.parametrize("layers", [(), (pass_through, pass_through)], ids=["bare", "layers"])
 Layers = Sequence[Middleware]
@@ -161,7 +161,7 @@ def test_an_interrupt_while_the_stream_is_being_entered(layers: Layers) -> None:
         raise LlmError("no route", "NO_ADAPTER")
 
     async def main() -> None:
-        stream = ChunkStream(options(), select, layers)
+        stream = LoneStream(options(), select, layers)
         streams.append(stream)
         async with stream:
             await trio.sleep(1)
@@ -277,7 +277,7 @@ async def test_the_finish_of_a_reviewing_route_is_the_record(
         review=review,
     )
     chunks: list[StreamChunk] = []
-    async with ChunkStream(options(), lambda _: selection, layers) as stream:
+    async with LoneStream(options(), lambda _: selection, layers) as stream:
         chunks = [chunk async for chunk in stream]
     assert chunks[-1] == Finish(Stop(raw="reviewed"))
     assert (stream.finish, stream.origin) == (Stop(raw="reviewed"), "provider")

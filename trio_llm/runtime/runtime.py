@@ -28,6 +28,7 @@ from ..model.requests import GenerateOptions, LlmCallConfig
 from ..model.signal import AbortSignal
 from ..streaming.contract import LlmAdapter
 from ..streaming.selection import Middleware, OnDegraded
+from ..streaming.watchdog import Watchdog
 from .attempts import Attempts, Recover
 from .boundary import Boundary, CallRoutes
 from .budgets import ImageBudget
@@ -77,6 +78,7 @@ class LlmRuntime:
         self._boundary = Boundary(self._registry, image_budget, on_degraded)
         self._layers: list[tuple[object, Middleware]] = []
         self._streams: set[RuntimeStream] = set()
+        self._watchdog = Watchdog()
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._state = "new"
 
@@ -85,7 +87,9 @@ class LlmRuntime:
             raise RuntimeError("a runtime is entered once")
         self._state = "open"
         self._nursery_manager = trio.open_nursery()
-        self._tenancies.start(await self._nursery_manager.__aenter__())
+        nursery = await self._nursery_manager.__aenter__()
+        nursery.start_soon(self._watchdog.run)
+        self._tenancies.start(nursery)
         return self
 
     async def __aexit__(
@@ -98,6 +102,7 @@ class LlmRuntime:
         self._state = "closed"
         for stream in list(self._streams):
             stream.abort("the runtime was left")
+        self._watchdog.stop()
         self._tenancies.retire_all()
         self._topology.close()
         # The body's exception is not shown to the nursery: it would cancel it, and wrap it.
@@ -266,7 +271,8 @@ class LlmRuntime:
 
     def _open_stream(self, options: GenerateOptions, routes: CallRoutes) -> RuntimeStream:
         self._require_open()
-        return RuntimeStream(options, routes, [layer for _, layer in self._layers], self._streams)
+        layers = [layer for _, layer in self._layers]
+        return RuntimeStream(options, routes, layers, self._watchdog, self._streams)
 
     async def prepare_call(
         self, config: LlmCallConfig, *, signal: AbortSignal | None = None

@@ -9,6 +9,7 @@ from typing import Self
 from ..model.requests import GenerateOptions
 from ..streaming.selection import Middleware
 from ..streaming.stream import ChunkStream
+from ..streaming.watchdog import Watchdog
 from .boundary import CallRoutes
 
 
@@ -24,9 +25,10 @@ class RuntimeStream(ChunkStream):
         options: GenerateOptions,
         routes: CallRoutes,
         middleware: Sequence[Middleware],
+        watchdog: Watchdog,
         open_streams: set[RuntimeStream],
     ) -> None:
-        super().__init__(options, routes.select, middleware)
+        super().__init__(options, routes.select, middleware, watchdog=watchdog)
         self._routes = routes
         self._open_streams = open_streams
 

@@ -224,7 +224,8 @@ class Attempt(ChunkSink):
                     if self.refusal is not None:
                         raise self.refusal
                     await self.selection.produce(self._options, self)
-                    self._note_return()
+                    if not self._finished:
+                        self._note_return()
         except Exception as error:
             self._note_raised(error)
         except BaseExceptionGroup as group:
@@ -238,6 +239,7 @@ class Attempt(ChunkSink):
         finally:
             self._causes.note_ambient()
             self._send.close()
+            self._watchdog.forget(self)
             self.done.set()
 
     def _may_start(self) -> bool:

@@ -1,4 +1,4 @@
-"""What one call holds: its nursery, its attempts, its watchdog and the tasks that drive layers."""
+"""What one call holds: its nursery, its attempts and the tasks that drive layers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,21 @@ class Call:
     """The state that the tasks of one call share."""
 
     def __init__(
-        self, options: GenerateOptions, select: Select, middleware: Sequence[Middleware], buffer: int
+        self,
+        options: GenerateOptions,
+        select: Select,
+        middleware: Sequence[Middleware],
+        watchdog: Watchdog,
+        buffer: int,
     ) -> None:
         self.options = options
         self.middleware = tuple(middleware)
         self.buffer = buffer
         self.causes = CallCauses()
-        self.watchdog = Watchdog()
         self.attempts: list[Attempt] = []
         self.waiters: list[Waiter] = []
         self._select = select
+        self._watchdog = watchdog
 
     @property
     def nursery(self) -> trio.Nursery:
@@ -60,11 +65,11 @@ class Call:
             refusal = error
             selection = _no_route(options)
         attempt = Attempt(
-            self.causes, self.watchdog, selection, options, len(self.attempts) + 1, self.buffer, refusal
+            self.causes, self._watchdog, selection, options, len(self.attempts) + 1, self.buffer, refusal
         )
         self.attempts.append(attempt)
         self.nursery.start_soon(attempt.run)
-        self.watchdog.watch(attempt)
+        self._watchdog.watch(attempt)
         return attempt
 
     def abort(self, reason: str | None) -> None:

@@ -15,6 +15,7 @@ nursery, and its ``receive`` loses nothing when it is cancelled.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, TypeVarTuple, cast
@@ -218,6 +219,9 @@ async def _root(lane: Lane, options: GenerateOptions) -> AsyncGenerator[StreamCh
     finally:
         attempt.release()
         if not attempt.done.is_set():
+            if trio.current_effective_deadline() == -math.inf:
+                # Whose scope is it? The attempt knows: it wakes in the same pass of the loop and stamps.
+                await trio.lowlevel.cancel_shielded_checkpoint()
             attempt.drop()
             # It ends at once; the shield is there so that whoever closes the leg knows that it has.
             with trio.CancelScope(shield=True):

@@ -29,6 +29,7 @@ from .pump import Pump
 from .selection import Middleware, Select
 from .settlement import Settlement
 from .verdict import Cause, Origin, first_cause, leaving_cause
+from .watchdog import Watchdog
 
 _FAILED = ("error", "aborted")
 
@@ -53,6 +54,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         options: the request.
         select: picks the route; an LlmError it raises becomes the Finish.
         middleware: layers, outermost first.
+        watchdog: runs as long as the stream is open.
         buffer: how many network reads may wait for a consumer that is behind.
     """
 
@@ -62,9 +64,10 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         select: Select,
         middleware: Sequence[Middleware] = (),
         *,
+        watchdog: Watchdog,
         buffer: int = 16,
     ) -> None:
-        self._call = Call(options, select, middleware, buffer)
+        self._call = Call(options, select, middleware, watchdog, buffer)
         self._state: Literal["new", "open", "closed"] = "new"
         self._manager: AbstractAsyncContextManager[trio.Nursery] = trio.open_nursery()
         self._unsubscribe: Callable[[], None] | None = None
@@ -296,14 +299,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             nursery.start_soon(self._pump.run)
         else:
             self._attempt = call.begin(call.options)
-        nursery.start_soon(self._watch)
         return self
-
-    async def _watch(self) -> None:
-        try:
-            await self._call.watchdog.run()
-        finally:
-            self._call.causes.note_ambient()
 
     async def aclose(self) -> None:
         """Leave the stream early: stop the call and wait until it is over. May be called again.
@@ -338,7 +334,6 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
             self._attempt.stop("the consumer left")
         if self._pump is not None:
             self._pump.stop()
-        call.watchdog.stop()
 
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
@@ -358,8 +353,11 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
                 await self._manager.__aexit__(None, None, None)
             else:
                 await self._manager.__aexit__(exc_type, exc, traceback)
+            if exc is None:
+                await trio.lowlevel.checkpoint_if_cancelled()  # a nursery without children is none
         except BaseException as error:  # raised again below, where it must be
             raised = bare(error, exc)
+        self._call.causes.note_ambient()  # it may have come in the very pass in which the last task ended
         for attempt in self._call.attempts:
             attempt.freeze()
         if self._unsubscribe is not None:
