@@ -158,11 +158,16 @@ def wire_parts(folder: Path, blocks: list[dict[str, Any]]) -> list[dict[str, Any
     return parts
 
 
-@pytest.mark.parametrize("folder", BY_NAME)
+COMES_BACK = [
+    pytest.param(folder, id=folder.name)
+    for folder in FOLDERS
+    if streams.load(folder, "expected.json")["blocks"]  # an empty message is not sent back
+]
+
+
+@pytest.mark.parametrize("folder", COMES_BACK)
 async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    if not expected["blocks"]:
-        pytest.skip("an empty message is not sent back")
     message = message_of(translate([body_bytes(folder)])[0])
     results = [
         create_tool_result_message(block.id, "done")

@@ -202,10 +202,11 @@ async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("folder", BY_NAME)
+MESSAGES = [param for param in BY_NAME if "quota" not in str(param.id)]  # a failed response is no message
+
+
+@pytest.mark.parametrize("folder", MESSAGES)
 async def test_every_recorded_response_sent_back_is_of_the_published_types(folder: Path) -> None:
-    if "quota" in folder.name:
-        pytest.skip("a failed response is no message")
     message = message_of(translate([body_bytes(folder)])[0])
     results = [
         create_tool_result_message(block.id, "done")
