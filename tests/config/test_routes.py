@@ -171,7 +171,7 @@ def test_D10_other_models_are_one_event() -> None:
         watched.routes()
         providers.replace(LlmConfig([deepseek(models=["m"])]))
         assert watched.routes() == [["one"]]
-        assert watched.runtime.list_models("one") == (ModelInfo("one", "m", "m"),)
+        assert [model.id for model in watched.runtime.list_models("one")] == ["m"]
 
 
 def test_configuration_leaves_alone_what_did_not_change() -> None:

@@ -68,6 +68,8 @@ async def test_L11_a_context_that_is_none_is_INVALID_MODEL_CONTEXT() -> None:
 async def test_L11_INVALID_MODEL_MAX_TOKENS(limit: Any) -> None:
     with raises_code(codes.INVALID_MODEL_MAX_TOKENS):
         await resolve(model_info(default_max_tokens=limit))
+    with raises_code(codes.INVALID_MODEL_MAX_TOKENS):
+        await resolve(model_info(max_output_tokens=limit))
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,18 @@ async def test_T05_a_route_whose_adapter_knows_its_models_answers_without_networ
     models = [
         ModelInfo("one", "plain", "Plain"),
         ResolvedModelInfo("one", "full", "Full", context=ModelContext(100), default_max_tokens=10),
+        ResolvedModelInfo("one", "most", "Most", None, ["text"], default_max_tokens=10, max_output_tokens=20),
     ]
     runtime.register_adapter(["one"], answering(models=models))
     runtime.register_adapter(["two"], answering())
     endpoint = Endpoint([DiscoveredModel("asked")])
     runtime.register_model_discovery("ns", endpoint)
     known = await runtime.discover_models("ns", ModelDiscoveryRequest(provider="one"))
-    assert known == (DiscoveredModel("plain", "Plain"), DiscoveredModel("full", "Full", 100, 10))
+    assert known == (
+        DiscoveredModel("plain", "Plain"),
+        DiscoveredModel("full", "Full", 100, 10),
+        DiscoveredModel("most", "Most", None, 20, ["text"]),
+    )
     assert endpoint.asked == []
     for asked in (
         ModelDiscoveryRequest(provider="two"),

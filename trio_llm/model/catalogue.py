@@ -83,11 +83,13 @@ class ResolvedModelInfo(ModelInfo):
 
     Attributes:
         default_max_tokens: what the adapter supplies where a request sets none.
+        max_output_tokens: the most that one answer may have.
     """
 
     context: ModelContext | None = None
     default_max_tokens: int | None = None
     reasoning: ModelReasoning | None = None
+    max_output_tokens: int | None = None
 
 
 def _path(value: Iterable[str]) -> tuple[str, ...]:
@@ -132,9 +134,20 @@ class ModelDiscoveryRequest:
 
 @attrs.frozen
 class DiscoveredModel:
-    """A model an endpoint told of. Capacities are never invented."""
+    """A model an endpoint told of. Nothing is invented: None means that it did not say.
+
+    Attributes:
+        context_window: in tokens, input and output together.
+        max_tokens: the most that one answer may have.
+        input_modalities: such as ``("text", "image")``.
+        tools: whether it can call tools.
+        reasoning: whether it can think before it answers.
+    """
 
     id: str
     name: str | None = None
     context_window: int | None = None
     max_tokens: int | None = None
+    input_modalities: tuple[str, ...] | None = attrs.field(default=None, converter=_optional_tuple)
+    tools: bool | None = None
+    reasoning: bool | None = None

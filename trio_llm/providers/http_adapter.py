@@ -6,30 +6,62 @@ import abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import attrs
 import httpx
 
+from ..model.catalogue import ModelDiscoveryRequest
 from ..model.codes import INVALID_CONFIG
 from ..model.failures import LlmError
 from ..model.identity import APP_IDENTITY, AppIdentity
 from ..model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ..model.requests import GenerateOptions
+from ..protocol.sse import MAX_EVENT_SIZE
 from ..streaming.contract import ChunkSink, LlmAdapter, Produce
 from ..transport.client import HttpClient
+from .model_data import ModelData
 
 
-class Config(Protocol):
-    """What the configuration of every such adapter says."""
-
-    @property
-    def timeouts(self) -> Timeouts: ...
-    @property
-    def retry_policy(self) -> RetryPolicy | None: ...
+def header_pairs(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """A configuration's headers, given as a mapping or as pairs."""
+    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
 
 
-C = TypeVar("C", bound=Config)
+@attrs.frozen(kw_only=True)
+class HttpConfig:
+    """What the configuration of every such adapter says.
+
+    Attributes:
+        headers: sent with every request; not those that the wire owns (credential, content type, user agent).
+        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
+        timeouts: the phase clocks, where a call does not override them.
+        retry_policy: captured at registration; None is the normal policy.
+        model_data: fills in what ``models`` leaves unknown, and tells of models that are not listed; None
+            leaves it at that.
+
+    Raises:
+        ValueError: a ``max_event_size`` that is not positive.
+    """
+
+    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
+    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
+    timeouts: Timeouts = attrs.field(factory=Timeouts)
+    retry_policy: RetryPolicy | None = None
+    model_data: ModelData | None = attrs.field(default=None, repr=False)
+
+
+C = TypeVar("C", bound=HttpConfig)
+
+
+class HttpOptions(TypedDict, total=False):
+    """The arguments of every :class:`HttpAdapter`, beside its configuration."""
+
+    http: HttpClient | None
+    client: httpx.AsyncClient | None
+    transport: httpx.AsyncBaseTransport | None
+    identity: AppIdentity
+    max_connections: int | None
 
 
 class HttpAdapter(LlmAdapter, Generic[C]):
@@ -107,15 +139,24 @@ class HttpAdapter(LlmAdapter, Generic[C]):
         """Run one attempt on this configuration."""
 
 
-def header_pairs(value: Mapping[str, str] | Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """A configuration's headers, given as a mapping or as pairs."""
-    return tuple(value.items()) if isinstance(value, Mapping) else tuple(value)
-
-
 def token_count(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
     """The attrs validator of a limit on tokens: None, or a positive count; else ValueError."""
     if value is not None and (type(value) is not int or value < 1):
         raise ValueError(f"{attribute.name} is a positive count of tokens, not {value!r}")
+
+
+def asked(config: C, request: ModelDiscoveryRequest) -> tuple[C, bool]:
+    """The configuration by which an endpoint is asked for its models, and whether with a key.
+
+    The configured key and headers go to the configured endpoint alone; any other gets the request's key.
+    """
+    keyed = request.base_url is None or request.api_key is not None
+    changes: dict[str, Any] = {}
+    if request.base_url is not None:
+        changes |= {"base_url": request.base_url, "headers": ()}
+    if request.base_url is not None or request.api_key is not None:
+        changes["api_key"] = request.api_key
+    return attrs.evolve(config, **changes), keyed
 
 
 _WIRE_HEADERS = ("authorization", "content-type", "content-length", "host", "transfer-encoding")

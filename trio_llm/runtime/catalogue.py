@@ -80,11 +80,12 @@ def check_model(info: ResolvedModelInfo, provider: str, model: str) -> None:
             f"the context window of {model!r} is a positive count, not {context!r}",
             codes.INVALID_MODEL_CONTEXT,
         )
-    if info.default_max_tokens is not None and not _count(info.default_max_tokens):
-        raise LlmError(
-            f"default_max_tokens of {model!r} is a positive count, not {info.default_max_tokens!r}",
-            codes.INVALID_MODEL_MAX_TOKENS,
-        )
+    for name in ("default_max_tokens", "max_output_tokens"):
+        limit = getattr(info, name)
+        if limit is not None and not _count(limit):
+            raise LlmError(
+                f"{name} of {model!r} is a positive count, not {limit!r}", codes.INVALID_MODEL_MAX_TOKENS
+            )
     if info.reasoning is not None:
         problem = _reasoning_problem(info.reasoning)
         if problem is not None:

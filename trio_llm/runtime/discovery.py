@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 from ..model import codes
-from ..model.catalogue import DiscoveredModel, ModelDiscoveryRequest, ResolvedModelInfo
+from ..model.catalogue import DiscoveredModel, ModelDiscoveryRequest, ModelInfo, ResolvedModelInfo
 from ..model.failures import LlmError
 from .aborting import unless_aborted
 from .catalogue import list_models
@@ -57,17 +57,19 @@ class Discovery:
         route = self._registry.find(provider) if provider else None
         if route is None:
             return ()
-        return tuple(
-            DiscoveredModel(
-                model.id,
-                model.name,
-                model.context.context_window
-                if isinstance(model, ResolvedModelInfo) and model.context
-                else None,
-                model.default_max_tokens if isinstance(model, ResolvedModelInfo) else None,
-            )
-            for model in list_models(route)
-        )
+        return tuple(_discovered(model) for model in list_models(route))
+
+
+def _discovered(model: ModelInfo) -> DiscoveredModel:
+    if not isinstance(model, ResolvedModelInfo):
+        return DiscoveredModel(model.id, model.name, input_modalities=model.input_modalities)
+    return DiscoveredModel(
+        model.id,
+        model.name,
+        None if model.context is None else model.context.context_window,
+        model.max_output_tokens or model.default_max_tokens,
+        model.input_modalities,
+    )
 
 
 def _usable(models: Iterable[DiscoveredModel]) -> tuple[DiscoveredModel, ...]:

@@ -158,7 +158,9 @@ class TestConfiguration:
         )
         assert known.reasoning is not None
         assert [effort.id for effort in known.reasoning.efforts] == ["none", "low", "medium", "high", "xhigh"]
-        told = ResponsesAdapter(model_data=lambda provider, model: ModelFacts(name=f"{provider} {model}"))
+        told = ResponsesAdapter(
+            ResponsesConfig(model_data=lambda provider, model: ModelFacts(name=f"{provider} {model}"))
+        )
         filled = await told.resolve_model("p", "own")
         assert filled is not None
         assert filled.name == "openai own"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import attrs
-import httpx
 
 from ...model.catalogue import (
     DiscoveredModel,
@@ -15,21 +14,17 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.identity import APP_IDENTITY, AppIdentity
 from ...model.json_value import FrozenObject, freeze_optional_object
-from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
-from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
-from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
+from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
-from ..model_data import ModelData, completed
+from ..model_data import completed
 from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
@@ -54,7 +49,7 @@ def _betas(value: Iterable[str]) -> tuple[str, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class AnthropicConfig:
+class AnthropicConfig(HttpConfig):
     """Where and how a deployment is reached. It needs nothing but a key.
 
     Attributes:
@@ -64,19 +59,17 @@ class AnthropicConfig:
         base_url: a prefix, with or without ``/v1``.
         version: the ``anthropic-version`` header.
         betas: sent as ``anthropic-beta``, for features that ask for it.
-        headers: sent with every request; not those that the wire owns (key, version, betas,
-            content type, user agent).
         models: what the catalogue lists, :class:`~.models.AnthropicModel` or ids.
         default_max_tokens: what a model gets where a request sets no limit; None takes the most it can do.
         thinking: False for a deployment that shall not think, whatever a request says.
         thinking_settings: further members of the ``thinking`` field wherever thinking is on, such as
             ``{"display": "summarized"}``: newer models show none of their thinking otherwise.
-        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
-        timeouts: the phase clocks, where a call does not override them.
-        retry_policy: captured at registration; None is the normal policy.
+
+    Further ones are those of :class:`~trio_llm.providers.http_adapter.HttpConfig`; ``model_data`` gives the
+    most that a model which is not listed can do, too.
 
     Raises:
-        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive, an unknown ``auth``.
+        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``auth``.
         TypeError: ``thinking_settings`` hold something JSON cannot say.
     """
 
@@ -87,14 +80,10 @@ class AnthropicConfig:
     base_url: str = BASE_URL
     version: str = API_VERSION
     betas: tuple[str, ...] = attrs.field(default=(), converter=_betas)
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[AnthropicModel, ...] = attrs.field(default=CLAUDE_MODELS, converter=_models)
     default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     thinking: bool = True
     thinking_settings: FrozenObject | None = attrs.field(default=None, converter=freeze_optional_object)
-    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry_policy: RetryPolicy | None = None
 
 
 ConfigSource: TypeAlias = AnthropicConfig | Callable[[], AnthropicConfig]
@@ -106,33 +95,11 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
 
     Error events, refusals, unknown stop reasons and empty responses finish with Error; transport and
     protocol failures are raised. Arguments are those of
-    :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
-
-    Args:
-        model_data: fills in what the configured models leave unknown, and tells of models that are not
-            listed, the limit of their answers among it; nothing by default.
+    :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
     """
 
-    def __init__(
-        self,
-        config: ConfigSource = AnthropicConfig(),
-        *,
-        http: HttpClient | None = None,
-        client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        identity: AppIdentity = APP_IDENTITY,
-        max_connections: int | None = None,
-        model_data: ModelData | None = None,
-    ) -> None:
-        super().__init__(
-            config,
-            http=http,
-            client=client,
-            transport=transport,
-            identity=identity,
-            max_connections=max_connections,
-        )
-        self._model_data = model_data
+    def __init__(self, config: ConfigSource = AnthropicConfig(), **options: Unpack[HttpOptions]) -> None:
+        super().__init__(config, **options)
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """Anthropic's name where the route has its id, else the route's own."""
@@ -141,14 +108,14 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, with their windows, limits and efforts."""
         config = self.config
-        return [_resolved(config, provider, self._completed(model)) for model in config.models]
+        return [_resolved(config, provider, _completed(config, model)) for model in config.models]
 
     async def resolve_model(
         self, provider: str, model: str, signal: AbortSignal | None = None
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
-        return _resolved(config, provider, self._find(config, model))
+        return _resolved(config, provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List Models"); fits ``register_model_discovery``.
@@ -159,24 +126,13 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
                 INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
         """
-        config = self.config
-        if request.base_url is not None:
-            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
-        elif request.api_key is not None:
-            config = attrs.evolve(config, api_key=request.api_key)
+        config, keyed = asked(self.config, request)
         url = join_url(config.base_url, "v1/models?limit=1000")
-        own = request.base_url is None or request.api_key is not None
-        headers, secrets = await _request_headers(config, keyed=own)
+        headers, secrets = await _request_headers(config, keyed=keyed)
         return await list_remote_models(self._http, url, headers, _discovered, rows="data", secrets=secrets)
 
-    def _find(self, config: AnthropicConfig, id: str) -> AnthropicModel:
-        return self._completed(find_model(config.models, id))
-
-    def _completed(self, model: AnthropicModel) -> AnthropicModel:
-        return completed(model, self._model_data, "anthropic")
-
     async def _produce(self, config: AnthropicConfig, options: GenerateOptions, sink: ChunkSink) -> None:
-        model = self._find(config, options.model)
+        model = _completed(config, find_model(config.models, options.model))
         check_options(options, model, thinking=config.thinking)
         url = join_url(config.base_url, "v1/messages")
         headers, secrets = await _request_headers(config)
@@ -201,6 +157,10 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
             secrets=secrets,
             max_event_size=config.max_event_size,
         )
+
+
+def _completed(config: AnthropicConfig, model: AnthropicModel) -> AnthropicModel:
+    return completed(model, config.model_data, "anthropic")
 
 
 def _resolved(config: AnthropicConfig, provider: str, model: AnthropicModel) -> ResolvedModelInfo:

@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 import attrs
 
-from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
-from ...model.identifiers import ReasoningEffortId
+from ...model.catalogue import ResolvedModelInfo
+from ..listed_model import ListedModel, model_info
 
 OFF: Final = "off"
 """The effort that switches thinking off, where a model allows it."""
@@ -30,37 +30,27 @@ _DATED: Final = re.compile(r"[-@]\d{8}$")
 
 
 @attrs.frozen
-class AnthropicModel:
-    """A model as the catalogue lists it. The defaults are those of a model that is not listed.
+class AnthropicModel(ListedModel):
+    """A model of this wire. The defaults are those of one that is not listed.
 
     Attributes:
-        context_window: in tokens, input and output together.
         max_output_tokens: the most an answer may have, and what it may have where a request sets no limit.
         thinking: how an effort is asked for: ``adaptive`` lets the model decide how much it thinks,
             ``budget`` gives a number of tokens.
         efforts: which of ``low``, ``medium``, ``high``, ``xhigh`` and ``max`` it takes.
-        default_effort: None keeps the provider's own default.
         off: how thinking is switched off: by leaving it out, as it is off until asked for, or by saying
             ``disabled`` or ``between_tools``. None where it cannot be switched off.
         takes_effort: whether ``output_config.effort`` may be sent.
         sampling: whether ``temperature`` and ``top_p`` are accepted.
         forced_tools: whether ``tool_choice`` may force a call.
-        input_modalities: None means unknown.
     """
 
-    id: str
-    name: str | None = None
-    context_window: int | None = attrs.field(default=None, kw_only=True)
-    max_output_tokens: int | None = attrs.field(default=None, kw_only=True)
     thinking: Literal["adaptive", "budget"] = attrs.field(default="adaptive", kw_only=True)
     efforts: tuple[str, ...] = attrs.field(default=LEVELS, kw_only=True)
-    default_effort: str | None = attrs.field(default=None, kw_only=True)
     off: Literal["omit", "disabled", "between_tools"] | None = attrs.field(default="disabled", kw_only=True)
     takes_effort: bool = attrs.field(default=True, kw_only=True)
     sampling: bool = attrs.field(default=True, kw_only=True)
     forced_tools: bool = attrs.field(default=True, kw_only=True)
-    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    description: str | None = attrs.field(default=None, kw_only=True)
 
     @property
     def effort_ids(self) -> tuple[str, ...]:
@@ -87,20 +77,7 @@ def resolved(
     """
     ids = model.effort_ids if thinking else tuple(id for id in model.effort_ids if id == OFF)
     default = model.default_effort if thinking else OFF if ids else None
-    reasoning = None
-    if ids:
-        efforts = tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in ids)
-        reasoning = ModelReasoning(efforts, None if default is None else ReasoningEffortId(default))
-    return ResolvedModelInfo(
-        provider=provider,
-        id=model.id,
-        name=model.name or model.id,
-        description=model.description,
-        input_modalities=model.input_modalities,
-        context=None if model.context_window is None else ModelContext(model.context_window),
-        default_max_tokens=limit_of(model, default_max_tokens),
-        reasoning=reasoning,
-    )
+    return model_info(provider, model, ids, default, limit_of(model, default_max_tokens))
 
 
 def limit_of(model: AnthropicModel, default_max_tokens: int | None) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 from urllib.parse import quote
 
 import attrs
-import httpx
 
 from ...model.catalogue import (
     DiscoveredModel,
@@ -16,19 +15,16 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.identity import APP_IDENTITY, AppIdentity
-from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
-from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
-from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers, header_pairs
+from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_data import completed
 from ..model_list import capacity, list_remote_models, text
 from .conversation import converse
 from .models import GEMINI_MODELS, GeminiModel, find_model, resolved
@@ -48,7 +44,7 @@ def _models(value: Iterable[GeminiModel | str]) -> tuple[GeminiModel, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class GeminiConfig:
+class GeminiConfig(HttpConfig):
     """Where and how a deployment is reached. It needs nothing but a key.
 
     Attributes:
@@ -58,15 +54,13 @@ class GeminiConfig:
         base_url: a prefix, with or without the version.
         api_version: what the path begins with; empty where ``base_url`` says everything, as for
             ``https://aiplatform.googleapis.com/v1/projects/P/locations/L/publishers/google``.
-        headers: sent with every request; not those that the wire owns (key, content type, user agent).
         models: what the catalogue lists, :class:`~.models.GeminiModel` or ids.
         include_thoughts: whether summaries of the thoughts are asked for, of models that think.
-        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
-        timeouts: the phase clocks, where a call does not override them.
-        retry_policy: captured at registration; None is the normal policy.
+
+    Further ones are those of :class:`~trio_llm.providers.http_adapter.HttpConfig`.
 
     Raises:
-        ValueError: an unknown ``auth``, a ``max_event_size`` that is not positive.
+        ValueError: an unknown ``auth``.
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
@@ -75,12 +69,8 @@ class GeminiConfig:
     )
     base_url: str = BASE_URL
     api_version: str = API_VERSION
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[GeminiModel, ...] = attrs.field(default=GEMINI_MODELS, converter=_models)
     include_thoughts: bool = True
-    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry_policy: RetryPolicy | None = None
 
 
 ConfigSource: TypeAlias = GeminiConfig | Callable[[], GeminiConfig]
@@ -95,24 +85,8 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
     :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
     """
 
-    def __init__(
-        self,
-        config: ConfigSource = GeminiConfig(),
-        *,
-        http: HttpClient | None = None,
-        client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        identity: AppIdentity = APP_IDENTITY,
-        max_connections: int | None = None,
-    ) -> None:
-        super().__init__(
-            config,
-            http=http,
-            client=client,
-            transport=transport,
-            identity=identity,
-            max_connections=max_connections,
-        )
+    def __init__(self, config: ConfigSource = GeminiConfig(), **options: Unpack[HttpOptions]) -> None:
+        super().__init__(config, **options)
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """Gemini's name where the route has its id, else the route's own."""
@@ -120,13 +94,15 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
 
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models, with their windows and efforts."""
-        return [resolved(provider, model) for model in self.config.models]
+        config = self.config
+        return [resolved(provider, _completed(config, model)) for model in config.models]
 
     async def resolve_model(
         self, provider: str, model: str, signal: AbortSignal | None = None
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        return resolved(provider, find_model(self.config.models, model))
+        config = self.config
+        return resolved(provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("models.list"); fits ``register_model_discovery``.
@@ -138,14 +114,9 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
                 INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
         """
-        config = self.config
-        if request.base_url is not None:
-            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
-        elif request.api_key is not None:
-            config = attrs.evolve(config, api_key=request.api_key)
+        config, keyed = asked(self.config, request)
         url = join_url(config.base_url, f"{config.api_version}/models?pageSize=1000")
-        own = request.base_url is None or request.api_key is not None
-        headers, secrets = await _request_headers(config, keyed=own)
+        headers, secrets = await _request_headers(config, keyed=keyed)
         return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
 
     async def _produce(self, config: GeminiConfig, options: GenerateOptions, sink: ChunkSink) -> None:
@@ -171,6 +142,10 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
             secrets=secrets,
             max_event_size=config.max_event_size,
         )
+
+
+def _completed(config: GeminiConfig, model: GeminiModel) -> GeminiModel:
+    return completed(model, config.model_data, "gemini")
 
 
 def _path(model: str) -> str:

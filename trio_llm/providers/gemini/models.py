@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
-from ...model.identifiers import ReasoningEffortId
+from ...model.catalogue import ResolvedModelInfo
+from ..listed_model import ListedModel, model_info
 
 OFF: Final = "off"
 """The effort that switches thinking off, where a model allows it."""
@@ -24,29 +24,20 @@ _UNSIGNED: Final = re.compile(r"(?:models/)?(?:gemini-[12]\b|gemma)")
 
 
 @attrs.frozen
-class GeminiModel:
-    """A model as the catalogue lists it. The defaults are those of a model that is not listed.
+class GeminiModel(ListedModel):
+    """A model of this wire. The defaults are those of one that is not listed.
 
     Attributes:
-        context_window: in tokens.
         thinking: whether an effort is asked for as a ``level``, or as a ``budget`` of tokens.
         efforts: which levels, or which of ``off``, ``low``, ``medium`` and ``high``, it takes; none for a
             model that does not think.
-        default_effort: None keeps the provider's own default.
         thinks: whether it can be asked for its thoughts without an effort; a model that does not think
             refuses that.
-        input_modalities: None means unknown.
     """
 
-    id: str
-    name: str | None = None
-    context_window: int | None = attrs.field(default=None, kw_only=True)
     thinking: Literal["level", "budget"] = attrs.field(default="level", kw_only=True)
     efforts: tuple[str, ...] = attrs.field(default=LEVELS, converter=tuple[str, ...], kw_only=True)
-    default_effort: str | None = attrs.field(default=None, kw_only=True)
     thinks: bool = attrs.field(default=False, kw_only=True)
-    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    description: str | None = attrs.field(default=None, kw_only=True)
 
     @property
     def wants_signatures(self) -> bool:
@@ -65,20 +56,7 @@ def find_model(models: Iterable[GeminiModel], id: str) -> GeminiModel:
 
 def resolved(provider: str, model: GeminiModel) -> ResolvedModelInfo:
     """What is known of a model, as the runtime asks for it."""
-    reasoning = None
-    if model.efforts:
-        efforts = tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in model.efforts)
-        default = model.default_effort
-        reasoning = ModelReasoning(efforts, None if default is None else ReasoningEffortId(default))
-    return ResolvedModelInfo(
-        provider=provider,
-        id=model.id,
-        name=model.name or model.id,
-        description=model.description,
-        input_modalities=model.input_modalities,
-        context=None if model.context_window is None else ModelContext(model.context_window),
-        reasoning=reasoning,
-    )
+    return model_info(provider, model, model.efforts, model.default_effort)
 
 
 def thinking_config(effort: str | None, model: GeminiModel, *, include_thoughts: bool) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 import attrs
-import httpx
 
 from ...model.catalogue import (
     DiscoveredModel,
@@ -15,20 +14,17 @@ from ...model.catalogue import (
     ProviderInfo,
     ResolvedModelInfo,
 )
-from ...model.identity import APP_IDENTITY, AppIdentity
-from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...protocol.ndjson import NdjsonDecoder
-from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
-from ...transport.client import HttpClient
 from ...transport.credentials import Credential, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers, header_pairs
+from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
+from ..model_data import completed
 from ..model_list import list_remote_models, text
 from .models import OllamaModel, find_model, resolved
 from .serialize import chat_body, check_options
@@ -52,28 +48,22 @@ def _models(value: Iterable[OllamaModel | str]) -> tuple[OllamaModel, ...]:
 
 
 @attrs.frozen(kw_only=True)
-class OllamaConfig:
+class OllamaConfig(HttpConfig):
     """Where and how a server is reached. It needs nothing.
 
     Attributes:
         api_key: sent as a bearer token, for a server behind a gateway and for ``https://ollama.com``; None
             sends none.
         base_url: a prefix, without ``/api``.
-        headers: sent with every request; not those that the wire owns (credential, content type, user agent).
         models: what the catalogue lists, :class:`~.models.OllamaModel` or ids; what a server has is asked
             with ``discover``.
-        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
-        timeouts: the phase clocks, where a call does not override them.
-        retry_policy: captured at registration; None is the normal policy.
+
+    Further ones are those of :class:`~trio_llm.providers.http_adapter.HttpConfig`.
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str = BASE_URL
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[OllamaModel, ...] = attrs.field(default=(), converter=_models)
-    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry_policy: RetryPolicy | None = None
 
 
 ConfigSource: TypeAlias = OllamaConfig | Callable[[], OllamaConfig]
@@ -87,24 +77,8 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
     failures are raised. Arguments are those of :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
     """
 
-    def __init__(
-        self,
-        config: ConfigSource = OllamaConfig(),
-        *,
-        http: HttpClient | None = None,
-        client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        identity: AppIdentity = APP_IDENTITY,
-        max_connections: int | None = None,
-    ) -> None:
-        super().__init__(
-            config,
-            http=http,
-            client=client,
-            transport=transport,
-            identity=identity,
-            max_connections=max_connections,
-        )
+    def __init__(self, config: ConfigSource = OllamaConfig(), **options: Unpack[HttpOptions]) -> None:
+        super().__init__(config, **options)
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """Ollama's name where the route has its id, else the route's own."""
@@ -112,13 +86,15 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
 
     def list_models(self, provider: str) -> list[ModelInfo]:
         """The configured models."""
-        return [resolved(provider, model) for model in self.config.models]
+        config = self.config
+        return [resolved(provider, _completed(config, model)) for model in config.models]
 
     async def resolve_model(
         self, provider: str, model: str, signal: AbortSignal | None = None
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        return resolved(provider, find_model(self.config.models, model))
+        config = self.config
+        return resolved(provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it has ("List models"); fits ``register_model_discovery``.
@@ -130,11 +106,7 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
                 INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
         """
-        config = self.config
-        if request.base_url is not None:
-            config = attrs.evolve(config, base_url=request.base_url, api_key=request.api_key, headers=())
-        elif request.api_key is not None:
-            config = attrs.evolve(config, api_key=request.api_key)
+        config, _ = asked(self.config, request)
         url = join_url(config.base_url, "api/tags")
         headers, secrets = await _request_headers(config)
         return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
@@ -156,6 +128,10 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
             secrets=secrets,
             max_event_size=config.max_event_size,
         )
+
+
+def _completed(config: OllamaConfig, model: OllamaModel) -> OllamaModel:
+    return completed(model, config.model_data, "ollama")
 
 
 def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:

@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
-from ...model.identifiers import ReasoningEffortId
+from ...model.catalogue import ResolvedModelInfo
+from ..listed_model import ListedModel, model_info
 
 THINK: Final[dict[str, bool | str]] = {
     "off": False,
@@ -31,8 +31,8 @@ def _known(instance: object, attribute: attrs.Attribute[tuple[str, ...]], value:
 
 
 @attrs.frozen
-class OllamaModel:
-    """A model as the catalogue lists it. The defaults are those of a model that is not listed.
+class OllamaModel(ListedModel):
+    """A model of this wire. The defaults are those of one that is not listed.
 
     Attributes:
         id: such as ``qwen3:8b``.
@@ -40,22 +40,14 @@ class OllamaModel:
             could take (see ``num_ctx``).
         efforts: which of ``off``, ``on``, ``low``, ``medium`` and ``high`` it takes; none for a model that
             does not think.
-        default_effort: None keeps the server's own default.
-        input_modalities: None means unknown.
 
     Raises:
         ValueError: an effort that the wire does not have.
     """
 
-    id: str
-    name: str | None = None
-    context_window: int | None = attrs.field(default=None, kw_only=True)
     efforts: tuple[str, ...] = attrs.field(
         default=tuple(THINK), converter=_efforts, validator=_known, kw_only=True
     )
-    default_effort: str | None = attrs.field(default=None, kw_only=True)
-    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    description: str | None = attrs.field(default=None, kw_only=True)
 
 
 def find_model(models: Iterable[OllamaModel], id: str) -> OllamaModel:
@@ -69,17 +61,4 @@ def find_model(models: Iterable[OllamaModel], id: str) -> OllamaModel:
 
 def resolved(provider: str, model: OllamaModel) -> ResolvedModelInfo:
     """What is known of a model, as the runtime asks for it."""
-    reasoning = None
-    if model.efforts:
-        efforts = tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in model.efforts)
-        default = model.default_effort
-        reasoning = ModelReasoning(efforts, None if default is None else ReasoningEffortId(default))
-    return ResolvedModelInfo(
-        provider=provider,
-        id=model.id,
-        name=model.name or model.id,
-        description=model.description,
-        input_modalities=model.input_modalities,
-        context=None if model.context_window is None else ModelContext(model.context_window),
-        reasoning=reasoning,
-    )
+    return model_info(provider, model, model.efforts, model.default_effort)

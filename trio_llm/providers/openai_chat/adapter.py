@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import attrs
-import httpx
 
 from ...model.catalogue import (
     DiscoveredModel,
@@ -17,20 +16,16 @@ from ...model.catalogue import (
 )
 from ...model.codes import INVALID_BASE_URL
 from ...model.failures import LlmError
-from ...model.identity import APP_IDENTITY, AppIdentity
-from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
-from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
-from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
-from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
+from ..http_adapter import HttpAdapter, HttpConfig, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
-from ..model_data import ModelData, completed
+from ..model_data import completed
 from ..model_list import list_remote_models
 from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
@@ -48,35 +43,29 @@ def _models(value: Iterable[ChatModel | str] | None) -> tuple[ChatModel, ...] | 
 
 
 @attrs.frozen(kw_only=True)
-class ChatConfig:
+class ChatConfig(HttpConfig):
     """Where and how a deployment is reached.
 
     Attributes:
         profile: the server's dialect.
         api_key: None takes the environment variable that the profile names.
         base_url: a prefix such as ``https://host/v1``; None takes the profile's.
-        headers: sent with every request; not those that the wire owns (credential, content type, user agent).
         models: what the catalogue lists, ids or :class:`~.profile.ChatModel`; None takes the profile's.
         default_max_tokens: what a model gets where a request sets no limit; None leaves it to the server.
         thinking: False for a deployment that shall not think, whatever a request says.
-        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
-        timeouts: the phase clocks, where a call does not override them.
-        retry_policy: captured at registration; None is the normal policy.
+
+    Further ones are those of :class:`~trio_llm.providers.http_adapter.HttpConfig`.
 
     Raises:
-        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive.
+        ValueError: a ``default_max_tokens`` that is not positive.
     """
 
     profile: ChatProfile
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str | None = None
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[ChatModel, ...] | None = attrs.field(default=None, converter=_models)
     default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     thinking: bool = True
-    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry_policy: RetryPolicy | None = None
 
 
 ConfigSource: TypeAlias = ChatConfig | Callable[[], ChatConfig]
@@ -87,33 +76,8 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
     """Streams chat completions.
 
     In-band errors, error words and empty responses finish with Error; transport and protocol failures
-    are raised. Arguments are those of :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
-
-    Args:
-        model_data: fills in what the configured models leave unknown, and tells of models that are not
-            listed; nothing by default.
+    are raised. Arguments are those of :class:`~trio_llm.providers.http_adapter.HttpAdapter`.
     """
-
-    def __init__(
-        self,
-        config: ConfigSource,
-        *,
-        http: HttpClient | None = None,
-        client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        identity: AppIdentity = APP_IDENTITY,
-        max_connections: int | None = None,
-        model_data: ModelData | None = None,
-    ) -> None:
-        super().__init__(
-            config,
-            http=http,
-            client=client,
-            transport=transport,
-            identity=identity,
-            max_connections=max_connections,
-        )
-        self._model_data = model_data
 
     def provider_info(self, provider: str) -> ProviderInfo:
         """The profile's name where the route has the profile's id, else the route's own."""
@@ -121,13 +85,9 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
         return ProviderInfo(provider, profile.name if provider == profile.id else provider)
 
     def list_models(self, provider: str) -> list[ModelInfo]:
-        """The configured models, else the profile's."""
+        """The configured models, else the profile's, with what is known of them."""
         config = self.config
-        models = (completed(model, self._model_data, config.profile.id) for model in _listed(config))
-        return [
-            ModelInfo(provider, model.id, model.name or model.id, model.description, model.input_modalities)
-            for model in models
-        ]
+        return [_resolved(config, provider, model) for model in _listed(config)]
 
     async def resolve_model(
         self, provider: str, model: str, signal: AbortSignal | None = None
@@ -135,13 +95,7 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
         known = next((listed for listed in _listed(config) if listed.id == model), None)
-        return resolved(
-            config.profile,
-            provider,
-            completed(known or ChatModel(model), self._model_data, config.profile.id),
-            thinking=config.thinking,
-            default_max_tokens=config.default_max_tokens,
-        )
+        return _resolved(config, provider, known or ChatModel(model))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List models"); fits ``register_model_discovery``.
@@ -152,12 +106,7 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
                 INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
         """
-        config = self.config
-        keyed = request.base_url is None or request.api_key is not None
-        if request.base_url is not None:
-            config = attrs.evolve(config, base_url=request.base_url, headers=())
-        if request.api_key is not None:
-            config = attrs.evolve(config, api_key=request.api_key)
+        config, keyed = asked(self.config, request)
         url = _url(config, "models")
         headers, secrets = await _key_headers(config) if keyed else ([], ())
         return await list_remote_models(
@@ -190,6 +139,16 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
             silent_overflow=profile.silent_overflow,
             max_event_size=config.max_event_size,
         )
+
+
+def _resolved(config: ChatConfig, provider: str, model: ChatModel) -> ResolvedModelInfo:
+    return resolved(
+        config.profile,
+        provider,
+        completed(model, config.model_data, config.profile.id),
+        thinking=config.thinking,
+        default_max_tokens=config.default_max_tokens,
+    )
 
 
 def _listed(config: ChatConfig) -> tuple[ChatModel, ...]:

@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import attrs
 
-from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
-from ...model.identifiers import ReasoningEffortId
+from ...model.catalogue import ResolvedModelInfo
 from ...model.json_value import FrozenObject, freeze_object
 from ...protocol.history import HistoryRules
+from ..listed_model import ListedModel, model_info
 
 ANY_SHORT_ID: Final = HistoryRules(call_ids=re.compile("[!-~]{1,64}"))
 """OpenAI refuses longer ids of calls ("string too long", maximum length 64)."""
@@ -40,23 +40,14 @@ VOCABULARY_FIELDS: Final = frozenset(
 
 
 @attrs.frozen
-class ChatModel:
-    """A model as the catalogue lists it.
+class ChatModel(ListedModel):
+    """A model of this wire.
 
     Attributes:
-        context_window: in tokens, input and output together.
         efforts: ids out of the profile's, in order; None means all of them, empty means none.
-        default_effort: None keeps the provider's own default.
-        input_modalities: None means unknown.
     """
 
-    id: str
-    name: str | None = None
-    context_window: int | None = attrs.field(default=None, kw_only=True)
     efforts: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    default_effort: str | None = attrs.field(default=None, kw_only=True)
-    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    description: str | None = attrs.field(default=None, kw_only=True)
 
 
 def _names(value: Iterable[str]) -> frozenset[str]:
@@ -148,17 +139,4 @@ def resolved(
     if not thinking:
         ids = tuple(id for id in ids if id == profile.off_effort)
         default = profile.off_effort if ids else None
-    reasoning = None
-    if ids:
-        efforts = tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in ids)
-        reasoning = ModelReasoning(efforts, None if default is None else ReasoningEffortId(default))
-    return ResolvedModelInfo(
-        provider=provider,
-        id=model.id,
-        name=model.name or model.id,
-        description=model.description,
-        input_modalities=model.input_modalities,
-        context=None if model.context_window is None else ModelContext(model.context_window),
-        default_max_tokens=default_max_tokens,
-        reasoning=reasoning,
-    )
+    return model_info(provider, model, ids, default, default_max_tokens)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias, Unpack
 
 import attrs
-import httpx
 import trio
 
 from ...model.catalogue import (
@@ -19,22 +18,19 @@ from ...model.catalogue import (
     ResolvedModelInfo,
 )
 from ...model.chunks import Finish
-from ...model.identity import APP_IDENTITY, AppIdentity
+from ...model.identity import APP_IDENTITY
 from ...model.messages import ModelSource, create_assistant_message
-from ...model.policy import RetryPolicy, Timeouts
 from ...model.requests import GenerateOptions
 from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
-from ...protocol.sse import MAX_EVENT_SIZE
 from ...streaming.contract import ChunkSink
-from ...transport.client import HttpClient
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url
 from ...transport.websocket import UpgradeRefused, WebSocketClient
-from ..http_adapter import HttpAdapter, configured_headers, header_pairs, token_count
+from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
-from ..model_data import ModelData, completed
+from ..model_data import completed
 from ..model_list import list_remote_models, text
 from .conversation import assistant_items, input_items
 from .models import OPENAI_MODELS, ResponsesModel, find_model, resolved
@@ -56,40 +52,33 @@ def _models(value: Iterable[ResponsesModel | str]) -> tuple[ResponsesModel, ...]
 
 
 @attrs.frozen(kw_only=True)
-class ResponsesConfig:
+class ResponsesConfig(HttpConfig):
     """Where and how a deployment is reached. It needs nothing but a key.
 
     Attributes:
         api_key: None takes the environment variable OPENAI_API_KEY.
         base_url: a prefix that ends where ``/responses`` goes on.
-        headers: sent with every request; not those that the wire owns (key, content type, user agent).
         models: what the catalogue lists, :class:`~.models.ResponsesModel` or ids.
         websocket: whether the calls of a session go over a WebSocket that the session keeps. Where a server
             refuses one, they go over HTTP.
         default_max_tokens: what a model gets where a request sets no limit; None leaves it to the provider.
         reasoning_summary: which summaries of its reasoning a model shall give; without one its reasoning
             blocks are empty. OpenAI gives them to verified organisations alone.
-        max_event_size: the most bytes that one event of a stream may have; beyond it, MALFORMED_RESPONSE.
-        timeouts: the phase clocks, where a call does not override them.
-        retry_policy: captured at registration; None is the normal policy.
+
+    Further ones are those of :class:`~trio_llm.providers.http_adapter.HttpConfig`.
 
     Raises:
-        ValueError: a ``default_max_tokens`` or ``max_event_size`` that is not positive, an unknown
-            ``reasoning_summary``.
+        ValueError: a ``default_max_tokens`` that is not positive, an unknown ``reasoning_summary``.
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
     base_url: str = BASE_URL
-    headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[ResponsesModel, ...] = attrs.field(default=OPENAI_MODELS, converter=_models)
     websocket: bool = False
     default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = attrs.field(
         default=None, validator=attrs.validators.in_((None, "auto", "concise", "detailed"))
     )
-    max_event_size: int = attrs.field(default=MAX_EVENT_SIZE, validator=attrs.validators.ge(1))
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry_policy: RetryPolicy | None = None
 
 
 ConfigSource: TypeAlias = ResponsesConfig | Callable[[], ResponsesConfig]
@@ -104,8 +93,6 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
     :class:`~trio_llm.providers.http_adapter.HttpAdapter`, and:
 
     Args:
-        model_data: fills in what the configured models leave unknown, and tells of models that are not
-            listed; nothing by default.
         websockets: opens the WebSockets of sessions; None makes one with the same identity. They go past
             ``client`` and ``transport``, which know none, and past ``max_connections``.
     """
@@ -114,24 +101,13 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
         self,
         config: ConfigSource = ResponsesConfig(),
         *,
-        http: HttpClient | None = None,
-        client: httpx.AsyncClient | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-        identity: AppIdentity = APP_IDENTITY,
-        max_connections: int | None = None,
-        model_data: ModelData | None = None,
         websockets: WebSocketClient | None = None,
+        **options: Unpack[HttpOptions],
     ) -> None:
-        super().__init__(
-            config,
-            http=http,
-            client=client,
-            transport=transport,
-            identity=identity,
-            max_connections=max_connections,
+        super().__init__(config, **options)
+        self._sockets = SessionSockets(
+            websockets or WebSocketClient(identity=options.get("identity", APP_IDENTITY))
         )
-        self._model_data = model_data
-        self._sockets = SessionSockets(websockets or WebSocketClient(identity=identity))
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
 
     async def __aenter__(self) -> Self:
@@ -161,7 +137,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
         """The configured models, with their windows and efforts."""
         config = self.config
         return [
-            resolved(provider, self._completed(model), default_max_tokens=config.default_max_tokens)
+            resolved(provider, _completed(config, model), default_max_tokens=config.default_max_tokens)
             for model in config.models
         ]
 
@@ -170,7 +146,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
     ) -> ResolvedModelInfo | None:
         """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
         config = self.config
-        known = self._completed(find_model(config.models, model))
+        known = _completed(config, find_model(config.models, model))
         return resolved(provider, known, default_max_tokens=config.default_max_tokens)
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
@@ -182,12 +158,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
                 INVALID_CREDENTIAL, INVALID_CONFIG as a call does.
         """
-        config = self.config
-        keyed = request.base_url is None or request.api_key is not None
-        if request.base_url is not None:
-            config = attrs.evolve(config, base_url=request.base_url, headers=())
-        if request.api_key is not None:
-            config = attrs.evolve(config, api_key=request.api_key)
+        config, keyed = asked(self.config, request)
         url = join_url(config.base_url, "models")
         headers, secrets = await _request_headers(config, keyed=keyed)
         return await list_remote_models(
@@ -198,9 +169,6 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
             rows="data",
             secrets=secrets,
         )
-
-    def _completed(self, model: ResponsesModel) -> ResponsesModel:
-        return completed(model, self._model_data, "openai")
 
     async def _produce(self, config: ResponsesConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         model = find_model(config.models, options.model)
@@ -239,6 +207,10 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
             secrets=secrets,
             max_event_size=config.max_event_size,
         )
+
+
+def _completed(config: ResponsesConfig, model: ResponsesModel) -> ResponsesModel:
+    return completed(model, config.model_data, "openai")
 
 
 def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:

@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, ResolvedModelInfo
-from ...model.identifiers import ReasoningEffortId
+from ...model.catalogue import ResolvedModelInfo
+from ..listed_model import ListedModel, model_info
 
 LEVELS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Every effort that the wire knows."""
@@ -22,25 +22,16 @@ _PLAIN: Final = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt|gpt-5[\d.]*-chat)")
 
 
 @attrs.frozen
-class ResponsesModel:
-    """A model as the catalogue lists it. The defaults are those of a model that is not listed.
+class ResponsesModel(ListedModel):
+    """A model of this wire. The defaults are those of one that is not listed.
 
     Attributes:
-        context_window: in tokens, input and output together.
         efforts: which efforts it takes, in order; empty for a model that does not reason.
-        default_effort: None keeps the provider's own default.
         sampling: whether ``temperature`` and ``top_p`` are accepted; with the effort ``none`` they are.
-        input_modalities: None means unknown.
     """
 
-    id: str
-    name: str | None = None
-    context_window: int | None = attrs.field(default=None, kw_only=True)
     efforts: tuple[str, ...] = attrs.field(default=LEVELS, kw_only=True)
-    default_effort: str | None = attrs.field(default=None, kw_only=True)
     sampling: bool = attrs.field(default=True, kw_only=True)
-    input_modalities: tuple[str, ...] | None = attrs.field(default=None, kw_only=True)
-    description: str | None = attrs.field(default=None, kw_only=True)
 
     @property
     def reasons(self) -> bool:
@@ -62,23 +53,7 @@ def find_model(models: Iterable[ResponsesModel], id: str) -> ResponsesModel:
 
 def resolved(provider: str, model: ResponsesModel, *, default_max_tokens: int | None) -> ResolvedModelInfo:
     """What is known of a model, as the runtime asks for it."""
-    reasoning = None
-    if model.efforts:
-        default = model.default_effort
-        reasoning = ModelReasoning(
-            tuple(ReasoningEffort(ReasoningEffortId(id), id.capitalize()) for id in model.efforts),
-            None if default is None else ReasoningEffortId(default),
-        )
-    return ResolvedModelInfo(
-        provider=provider,
-        id=model.id,
-        name=model.name or model.id,
-        description=model.description,
-        input_modalities=model.input_modalities,
-        context=None if model.context_window is None else ModelContext(model.context_window),
-        default_max_tokens=default_max_tokens,
-        reasoning=reasoning,
-    )
+    return model_info(provider, model, model.efforts, model.default_effort, default_max_tokens)
 
 
 def _gpt(id: str, name: str, window: int | None, efforts: tuple[str, ...]) -> ResponsesModel:
