@@ -21,8 +21,10 @@ from trio_llm.model.chunks import (
     Usage,
 )
 from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
-from trio_llm.model.failures import LlmError
+from trio_llm.model.failures import LlmError, LlmFailure
+from trio_llm.model.identifiers import MessageId
 from trio_llm.protocol.sse import SseDecoder
+from trio_llm.providers.openai_chat.replay import Kept
 from trio_llm.providers.openai_chat.translate import ChatTranslator
 from trio_llm.providers.openai_chat.types import decode_event
 
@@ -37,6 +39,11 @@ def recordings(*wires: str) -> list[Path]:
         for folder in RECORDINGS.joinpath("streams", wire).glob("*")
         if folder.is_dir()
     )
+
+
+def not_degraded(message: MessageId, failure: LlmFailure) -> None:
+    """For replay states that are sound."""
+    raise AssertionError(failure)
 
 
 def load(folder: Path, name: str) -> Any:
@@ -60,9 +67,11 @@ def recorded_reads(folder: Path, body: bytes) -> list[bytes]:
     return cut(body, load(folder, "meta.json").get("chunkSizes") or [len(body)])
 
 
-def translate(reads: Iterable[bytes], *, clean: bool = True) -> tuple[list[StreamChunk], ChatTranslator]:
+def translate(
+    reads: Iterable[bytes], *, clean: bool = True, kept: Kept | None = None
+) -> tuple[list[StreamChunk], ChatTranslator]:
     """The chunks of a chat stream, without any I/O. A failure is left in the translator."""
-    decoder, translator, out = SseDecoder(), ChatTranslator(), list[StreamChunk]()
+    decoder, translator, out = SseDecoder(), ChatTranslator(kept=kept), list[StreamChunk]()
 
     def events() -> Iterable[tuple[str, bytes]]:
         for read in reads:

@@ -37,6 +37,7 @@ from trio_llm.testing.wire_server import WireServer
 
 from ..shared_data import CASES, requires_cases
 from . import streams
+from .streams import not_degraded
 from .wire import PLAIN, ask, chat_config, run
 
 pytestmark = requires_cases
@@ -385,7 +386,7 @@ def history_of(case: Case) -> list[Message]:
 
 
 def request_of(case: Case, profile: ChatProfile = PLAIN) -> dict[str, Any]:
-    body = encode_body(chat_body(ask(messages=history_of(case)), profile, {}))
+    body = encode_body(chat_body(ask(messages=history_of(case)), profile, {}, not_degraded))
     request = json.loads(body.decode("utf-8", "strict"))
     assert isinstance(request, dict)
     return request
@@ -426,13 +427,13 @@ def test_58_a_missing_result_is_supplied() -> None:
 def test_61_call_ids_fit_and_stay_apart() -> None:
     case = the("61-")
     history = history_of(case)
-    body = chat_body(ask(messages=history), PLAIN, {})
+    body = chat_body(ask(messages=history), PLAIN, {}, not_degraded)
     ids = [call["id"] for message in body["messages"] for call in message.get("tool_calls", ())]
     answered = [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
     assert len(set(ids)) == 3
     assert ids == answered
     assert all(len(id) <= 64 for id in ids)
-    assert chat_body(ask(messages=history), PLAIN, {}) == body
+    assert chat_body(ask(messages=history), PLAIN, {}, not_degraded) == body
     assert (
         next(block.id for block in history[1].content if isinstance(block, ToolCallBlock))
         == "functions.Bash:0"
@@ -441,7 +442,7 @@ def test_61_call_ids_fit_and_stay_apart() -> None:
 
 def test_63_lone_surrogates_never_leave() -> None:
     case = the("63-")
-    body = encode_body(chat_body(ask(messages=history_of(case)), PLAIN, {}))
+    body = encode_body(chat_body(ask(messages=history_of(case)), PLAIN, {}, not_degraded))
     text = body.decode("utf-8", "strict")
     said = json.loads(text)["messages"]
     assert said[0]["content"] == "say \ufffd \U0001f363"

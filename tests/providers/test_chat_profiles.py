@@ -27,6 +27,7 @@ from trio_llm.testing.wire_script import Response, event_stream
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.urls import join_url
 
+from .streams import not_degraded
 from .wire import PLAIN, ask, chat_config, run
 
 HI = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
@@ -45,7 +46,7 @@ HISTORY = [
 
 
 def body(profile: ChatProfile, **fields: Any) -> dict[str, Any]:
-    said = json.loads(encode_body(chat_body(ask(**fields), profile, {})))
+    said = json.loads(encode_body(chat_body(ask(**fields), profile, {}, not_degraded)))
     assert isinstance(said, dict)
     return said
 
@@ -91,7 +92,9 @@ class TestQuirks:
         said = body(profiles.PERPLEXITY, messages=HISTORY[3:])["messages"]
         assert said == [{"role": "user", "content": "and?well?"}]
 
-    @pytest.mark.parametrize("name", ["openrouter", "moonshot", "zai", "fireworks"])
+    @pytest.mark.parametrize(
+        "name", ["openrouter", "moonshot", "zai", "fireworks", "vllm", "llama.cpp", "ollama"]
+    )
     def test_reasoning_goes_back_where_it_is_wanted(self, name: str) -> None:
         profile = profiles.PROFILES[name]
         assert profile.reasoning_field is not None

@@ -40,6 +40,7 @@ from trio_llm.providers.images import load_images
 from trio_llm.providers.openai_chat import ChatProfile
 from trio_llm.providers.openai_chat.serialize import chat_body
 
+from .streams import not_degraded
 from .wire import PLAIN, ask
 
 PIXEL = Attachment.from_bytes(b"\x89PNG", "image/png")
@@ -51,7 +52,9 @@ MODEL = ModelSource("p", "m")
 async def body_of(profile: ChatProfile = PLAIN, **fields: Any) -> dict[str, Any]:
     """The body as it goes over the wire."""
     options = ask(**fields)
-    body = json.loads(encode_body(chat_body(options, profile, await load_images(options.messages))))
+    body = json.loads(
+        encode_body(chat_body(options, profile, await load_images(options.messages), not_degraded))
+    )
     assert isinstance(body, dict)
     return body
 
@@ -290,7 +293,9 @@ class TestHistory:
             create_tool_result_message(CallId("c"), text),
         ]
         sent = json.loads(
-            encode_body(chat_body(ask(messages=messages, system=text), PLAIN, {})).decode("utf-8")
+            encode_body(chat_body(ask(messages=messages, system=text), PLAIN, {}, not_degraded)).decode(
+                "utf-8"
+            )
         )
         assert sent["messages"][-1]["role"] == "tool"
 

@@ -17,6 +17,8 @@ from ..published import check_published
 from ..wire import chat_config
 from .wires import LOOK, Said, Wire
 
+SIGNATURE = "c2lnbmF0dXJlIG9mIGEgZGV0YWls"
+
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     pass
@@ -53,11 +55,24 @@ class User(_Strict, tag_field="role", tag="user"):
     content: str | list[TextPart | ImagePart]
 
 
+class Detail(_Strict):
+    type: Literal["reasoning.text"]
+    text: str
+    signature: str
+    index: int
+
+
 class Assistant(_Strict, tag_field="role", tag="assistant"):
     content: str
     tool_calls: list[Call] = []
     reasoning: str = ""
     reasoning_content: str = ""
+    reasoning_details: list[Detail] = []
+
+    @property
+    def thinking(self) -> str:
+        details = "".join(detail.text for detail in self.reasoning_details)
+        return (self.reasoning or self.reasoning_content or details).strip()
 
 
 class Tool(_Strict, tag_field="role", tag="tool"):
@@ -88,9 +103,8 @@ def read(body: dict[str, Any]) -> list[Said]:
                     else:
                         said.append(Said("image", "user", part.image_url.url))
             case Assistant():
-                thinking = turn.reasoning or turn.reasoning_content
-                if thinking:
-                    said.append(Said("thinking", "assistant", thinking))
+                if turn.thinking:
+                    said.append(Said("thinking", "assistant", turn.thinking))
                 if turn.content:
                     said.append(Said("text", "assistant", turn.content))
                 for call in turn.tool_calls:
@@ -110,7 +124,7 @@ def check(body: dict[str, Any], profile: ChatProfile) -> None:
             assert wanted == []
         if isinstance(turn, Assistant):
             wanted = [call.id for call in turn.tool_calls]
-            assert wanted or turn.content or turn.reasoning or turn.reasoning_content
+            assert wanted or turn.content or turn.thinking
             sent = {name for name in ("reasoning", "reasoning_content") if getattr(turn, name)}
             assert sent <= {profile.reasoning_field}
         else:
@@ -134,8 +148,16 @@ def answer(profile: ChatProfile, number: int, ids: tuple[str, str]) -> Response:
         function = {"name": name, "arguments": arguments}
         return event(tool_calls=[{"index": index, "id": id, "type": "function", "function": function}])
 
+    wondered = f"{profile.id} wonders {number}"
+    thinking = [event(reasoning_content=wondered)]
+    if "reasoning_details" in profile.returned:
+        detail = {"type": "reasoning.text", "index": 0}
+        thinking = [
+            event(reasoning=wondered, reasoning_details=[detail | {"text": wondered}]),
+            event(reasoning_details=[detail | {"signature": SIGNATURE}]),
+        ]
     return event_stream(
-        event(reasoning_content=f"{profile.id} wonders {number}"),
+        *thinking,
         event(content=f"{profile.id} answers {number}"),
         call(0, ids[0], "look", LOOK),
         call(1, ids[1], "list", ""),
@@ -165,6 +187,7 @@ def chat(
         call_ids=re.compile(accepted),
         foreign_thinking="kept" if profile.reasoning_field else "dropped",
         own_thinking=profile.reasoning_field is not None,
+        secret=SIGNATURE if "reasoning_details" in profile.returned else None,
     )
 
 

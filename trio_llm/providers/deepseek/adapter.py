@@ -17,6 +17,7 @@ DEEPSEEK: Final = ChatProfile(
     base_url="https://api.deepseek.com",
     key_variable="DEEPSEEK_API_KEY",
     reasoning_field="reasoning_content",
+    unthought_calls=" ",  # "The reasoning_content in the thinking mode must be passed back to the API."
     efforts={
         "low": {"thinking": {"type": "enabled"}, "reasoning_effort": "low"},
         "high": {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},

@@ -29,6 +29,7 @@ from ..model_data import completed
 from ..model_list import list_remote_models
 from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
+from .replay import Kept
 from .serialize import chat_body, check_options, effort_fields
 from .translate import ChatTranslator
 from .types import decode_body, decode_event
@@ -126,12 +127,12 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
         url = _url(config, profile.path)
         headers, secrets = await _request_headers(config, options)
         images = await load_images(options.messages)
-        body = chat_body(options, profile, images, thinking=config.thinking)
+        body = chat_body(options, profile, images, sink.note_degraded, thinking=config.thinking)
         await stream_call(
             self._http,
             sink,
             _WIRE,
-            ChatTranslator(secrets),
+            ChatTranslator(secrets, Kept(profile) if profile.returned else None),
             url=url,
             headers=headers,
             body=encode_body(body),

@@ -1,6 +1,7 @@
 """How a server departs from OpenAI's chat completions, as data.
 
-Only requests need it: responses are read alike from every server (see :mod:`.translate`).
+Requests need it; responses are read alike from every server (see :mod:`.translate`), but for what is kept
+of them to go back.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ VOCABULARY_FIELDS: Final = frozenset(
 )
 """Body fields that only the request's own vocabulary sets."""
 
+RETURNABLE: Final = frozenset({"extra_content", "reasoning_details", "thinking"})
+"""What a response has beside its text that some server wants back; see :mod:`.replay`."""
+
 
 @attrs.frozen
 class ChatModel(ListedModel):
@@ -70,6 +74,11 @@ class ChatProfile:
         include_usage: whether usage must be asked for (``stream_options``); False where it comes
             anyway and the field is refused.
         reasoning_field: under which name an assistant turn's thinking goes back; None sends none back.
+        unthought_calls: what stands in that field in a turn with calls and without thinking, where the server
+            refuses such a turn without the field; None leaves it out.
+        returned: what a server must have back of its own responses, word for word: names out of
+            :data:`RETURNABLE`.
+        foreign_call: fields of the first call in a turn that came from elsewhere.
         efforts: effort id to the body fields that ask for it, in the catalogue's order.
         default_effort: of models that do not say otherwise; None keeps the provider's own default.
         off_effort: the effort that switches thinking off: the only one of a deployment without thinking.
@@ -86,7 +95,7 @@ class ChatProfile:
 
     Raises:
         ValueError: ``default_effort`` or ``off_effort`` is none of ``efforts``; ``options`` holds what the
-            vocabulary owns.
+            vocabulary owns; ``returned`` holds what is not returnable.
     """
 
     id: str
@@ -101,6 +110,13 @@ class ChatProfile:
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     include_usage: bool = True
     reasoning_field: str | None = None
+    unthought_calls: str | None = None
+    returned: frozenset[str] = attrs.field(
+        default=frozenset(),
+        converter=_names,
+        validator=attrs.validators.deep_iterable(attrs.validators.in_(RETURNABLE)),
+    )
+    foreign_call: FrozenObject = attrs.field(default=FrozenObject(), converter=freeze_object)
     efforts: FrozenObject = attrs.field(default=FrozenObject(), converter=freeze_object)
     default_effort: str | None = None
     off_effort: str | None = None

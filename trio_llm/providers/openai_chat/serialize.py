@@ -25,7 +25,9 @@ from ...model.requests import GenerateOptions, NamedTool, ToolChoice
 from ...protocol.history import repair
 from ...protocol.json_text import outgoing_arguments
 from ..images import data_url
+from ..replay_state import OnDegraded, readable
 from .profile import ChatProfile
+from .replay import Returned, fault_of
 
 NO_OUTPUT: Final = "(no output)"
 """What stands for a tool result without text: several servers refuse an empty one."""
@@ -51,12 +53,18 @@ def check_options(options: GenerateOptions, profile: ChatProfile) -> None:
 
 
 def chat_body(
-    options: GenerateOptions, profile: ChatProfile, images: dict[str, str], *, thinking: bool = True
+    options: GenerateOptions,
+    profile: ChatProfile,
+    images: dict[str, str],
+    on_degraded: OnDegraded,
+    *,
+    thinking: bool = True,
 ) -> dict[str, Any]:
     """The body of a streaming request.
 
     Args:
         images: image bytes in base64, by attachment id.
+        on_degraded: told of each message whose replay state makes no sense; it is sent without.
         thinking: False for a deployment without thinking.
 
     Raises:
@@ -66,7 +74,7 @@ def chat_body(
     check_options(options, profile)
     body: dict[str, Any] = {
         "model": options.model,
-        "messages": chat_messages(options, profile, images),
+        "messages": chat_messages(options, profile, images, on_degraded),
         "stream": True,
     }
     if profile.include_usage:
@@ -133,9 +141,9 @@ def _tool_choice(choice: ToolChoice, profile: ChatProfile) -> Any:
 
 
 def chat_messages(
-    options: GenerateOptions, profile: ChatProfile, images: dict[str, str]
+    options: GenerateOptions, profile: ChatProfile, images: dict[str, str], on_degraded: OnDegraded
 ) -> list[dict[str, Any]]:
-    """The system prompt and the repaired history.
+    """The system prompt and the repaired history; arguments are those of :func:`chat_body`.
 
     Raises:
         LlmError: UNSUPPORTED_CONTENT, for an image outside a user message.
@@ -144,7 +152,7 @@ def chat_messages(
     if options.system:
         out.append({"role": profile.system_role, "content": options.system})
     shown: list[dict[str, Any]] = []  # images of tool results; they follow the last of those results
-    for message in repair(options.messages, profile.history):
+    for message in repair(readable(options.messages, fault_of, on_degraded), profile.history):
         if message.role == "user":
             _add_user(message, profile, images, out, shown)
             continue
@@ -216,20 +224,39 @@ def _refuse_images(message: Message) -> None:
 
 
 def _add_assistant(message: Message, profile: ChatProfile, out: list[dict[str, Any]]) -> None:
-    turn: dict[str, Any] = {"role": "assistant", "content": text_of(message.content)}
-    reasoning = "".join(block.text for block in message.content if isinstance(block, ReasoningBlock))
-    if reasoning and profile.reasoning_field is not None:
-        turn[profile.reasoning_field] = reasoning
+    returned = Returned(message, profile)
+    turn: dict[str, Any] = {"role": "assistant", "content": _content(message, returned), **returned.response}
     calls = [
         {
             "id": block.id,
             "type": "function",
             "function": {"name": block.name, "arguments": outgoing_arguments(block.arguments)},
+            **({"extra_content": entry["extra_content"]} if "extra_content" in entry else {}),
         }
-        for block in message.content
+        for block, entry in zip(message.content, returned.entries, strict=True)
         if isinstance(block, ToolCallBlock)
     ]
+    if profile.reasoning_field is not None and "reasoning_details" not in turn:
+        reasoning = "".join(block.text for block in message.content if isinstance(block, ReasoningBlock))
+        if reasoning or (calls and profile.unthought_calls is not None):
+            turn[profile.reasoning_field] = reasoning or profile.unthought_calls
     if calls:
+        if not returned.own:
+            calls[0].update(profile.foreign_call)
         turn["tool_calls"] = calls
-    if calls or turn["content"] or profile.reasoning_field in turn:
+    if turn["content"] or len(turn) > 2:
         out.append(turn)
+
+
+def _content(message: Message, returned: Returned) -> str | list[dict[str, Any]]:
+    """The text; where thinking goes back as a part of the content, both as parts."""
+    if not any("part" in entry for entry in returned.entries):
+        return text_of(message.content)
+    parts: list[dict[str, Any]] = []
+    for block, entry in zip(message.content, returned.entries, strict=True):
+        if isinstance(block, TextBlock):
+            parts.append({"type": "text", "text": block.text})
+        elif isinstance(block, ReasoningBlock) and "part" in entry:
+            thought = [{"type": "text", "text": block.text}]
+            parts.append({"type": "thinking", "thinking": thought, **entry["part"]})
+    return parts

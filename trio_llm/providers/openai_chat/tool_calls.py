@@ -14,9 +14,10 @@ class OpenCall:
         id, name: None and empty as long as the server has not told.
         parts: of the arguments, as they were shown.
         joiner: holds back half a character; ``holding`` says whether it does.
+        closed: it came whole, and its block has been ended.
     """
 
-    __slots__ = ("holding", "id", "index", "joiner", "name", "parts")
+    __slots__ = ("closed", "holding", "id", "index", "joiner", "name", "parts")
 
     def __init__(self, index: int, id: CallId | None, name: str) -> None:
         self.index = index
@@ -25,6 +26,7 @@ class OpenCall:
         self.parts: list[str] = []
         self.joiner = SurrogateJoiner()
         self.holding = False
+        self.closed = False
 
     @property
     def arguments(self) -> str:

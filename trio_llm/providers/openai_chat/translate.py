@@ -42,8 +42,9 @@ from ...model.failures import LlmFailure
 from ...model.identifiers import CallId, ProviderRequestId
 from ...protocol.json_text import SurrogateJoiner, compact
 from ...transport.errors import failure_from_error_object
+from .replay import Kept
 from .tool_calls import OpenCall, OpenCalls
-from .types import DONE, ChatChunk, ContentPart, ToolCallPart
+from .types import DONE, ChatChunk, ContentPart, ToolCallPart, details_text, parts_text
 from .usage import token_usage, usage_facts
 
 _STOP_WORDS: Final = frozenset({"stop", "eos", "end_turn"})  # Together says eos, gateways to Claude end_turn
@@ -58,6 +59,7 @@ class ChatTranslator:
 
     Args:
         secrets: blacked out where an error in the stream repeats one.
+        kept: collects what the server must have back; None collects nothing.
 
     Attributes:
         terminal: the ``Finish`` has been appended; nothing more is read.
@@ -78,10 +80,12 @@ class ChatTranslator:
         "_holding",
         "_index",
         "_joiner",
+        "_kept",
         "_kind",
         "_parts",
         "_raw_usage",
         "_secrets",
+        "_tagged",
         "_usage",
         "_word",
         "ending",
@@ -93,8 +97,9 @@ class ChatTranslator:
         "terminal",
     )
 
-    def __init__(self, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, secrets: Sequence[str] = (), kept: Kept | None = None) -> None:
         self._secrets = secrets
+        self._kept = kept
         self.terminal = False
         self.ending = False
         self.failure: LlmFailure | None = None
@@ -108,6 +113,7 @@ class ChatTranslator:
         self._parts: list[str] = []
         self._joiner = SurrogateJoiner()
         self._holding = False
+        self._tagged = False
         self._calls = OpenCalls()
         self._word: str | None = None
         self._raw_usage: Any = None
@@ -150,11 +156,15 @@ class ChatTranslator:
             delta = choice.delta or choice.message
             if delta is not None:
                 reasoning = delta.reasoning_content or delta.reasoning
-                if not reasoning and delta.reasoning_details:
-                    reasoning = _details_text(delta.reasoning_details)
+                if delta.reasoning_details:
+                    reasoning = reasoning or details_text(delta.reasoning_details)
+                    if self._kept is not None:
+                        self._kept.add_details(delta.reasoning_details)
                 if reasoning:
                     self._add(ReasoningBlock, reasoning, out)
                 content = delta.content
+                if delta.extra_content is not None:
+                    content = self._feed_extra(delta.extra_content, content, out)
                 if content:
                     if not isinstance(content, str):
                         self._feed_parts(content, out)
@@ -162,7 +172,7 @@ class ChatTranslator:
                         self._parts.append(content)  # nearly every event there is
                         out.append(TextDelta(self._index, content))
                     else:
-                        self._add(TextBlock, content, out)
+                        self._add_text(content, out)
                 if delta.tool_calls:
                     for part in delta.tool_calls:
                         self._feed_call(part, out)
@@ -236,11 +246,39 @@ class ChatTranslator:
         self._kind = None
         out.append(BlockEnd(self._index, kind("".join(self._parts))))
 
+    def _add_text(self, text: str, out: list[StreamChunk]) -> None:
+        if self._tagged:
+            self._tagged = False
+            text = text.removeprefix("</thought>")
+            if not text:
+                return
+        self._add(TextBlock, text, out)
+
+    def _feed_extra(
+        self, extra: Any, content: str | list[ContentPart] | None, out: list[StreamChunk]
+    ) -> str | list[ContentPart] | None:
+        """What Google adds to a delta; the rest of ``content``, which is none if this is a thought.
+
+        Thoughts are content in a tag, which is closed by the first text behind them ("OpenAI compatibility").
+        """
+        google = extra.get("google") if isinstance(extra, dict) else None
+        if isinstance(google, dict) and google.get("thought") is True and isinstance(content, str):
+            thought = content if self._tagged else content.removeprefix("<thought>")
+            self._tagged = True
+            if thought:
+                self._add(ReasoningBlock, thought, out)
+            return None
+        if self._kept is not None:
+            self._kept.add_extra(extra)
+        return content
+
     def _feed_parts(self, parts: list[ContentPart], out: list[StreamChunk]) -> None:
         for part in parts:
-            thinking = _parts_text(part.thinking)
+            thinking = parts_text(part.thinking)
             if thinking:
                 self._add(ReasoningBlock, thinking, out)
+            if part.thinking is not None and self._kind is ReasoningBlock and self._kept is not None:
+                self._kept.add_part(self._index, part)
             if part.text:
                 self._add(TextBlock, part.text, out)
 
@@ -256,6 +294,8 @@ class ChatTranslator:
                 arguments = compact(arguments)
         id = CallId(str(part.id)) if part.id not in (None, "") else None
         call = self._calls.find(id, part.index, name, arguments)
+        if part.extra_content is not None and self._kept is not None:
+            self._kept.add_extra(part.extra_content, self._blocks if call is None else call.index)
         if call is None:
             self._close_block(out)
             call = self._calls.begin(self._blocks, id, part.index, name)
@@ -284,6 +324,7 @@ class ChatTranslator:
         if half:
             call.parts.append(half)
             out.append(ToolCallDelta(call.index, call.id, None, half))
+        call.closed = True
         id = call.id if call.id is not None else CallId(f"call-{call.index}")
         out.append(BlockEnd(call.index, ToolCallBlock(id, call.name, call.arguments)))
 
@@ -338,27 +379,8 @@ class ChatTranslator:
         usage = self.early_usage
         if usage is not None:
             out.append(Usage(usage))
-        out.append(Finish(reason))
+        state = None
+        if self._kept is not None and not isinstance(reason, Error):
+            state = self._kept.envelope(self._blocks, self._calls.listed, cut=isinstance(reason, MaxTokens))
+        out.append(Finish(reason, state))
         self.terminal = True
-
-
-def _parts_text(parts: Any) -> str:
-    """The text of a thinking part: a string, or a list of text parts (Mistral, "Reasoning")."""
-    if isinstance(parts, str):
-        return parts
-    if not isinstance(parts, list):
-        return ""
-    return "".join(
-        text for part in parts if isinstance(part, dict) and isinstance(text := part.get("text"), str)
-    )
-
-
-def _details_text(details: Any) -> str:
-    """The text of ``reasoning_details`` (OpenRouter, "Reasoning tokens"); encrypted parts have none."""
-    if not isinstance(details, list):
-        return ""
-    return "".join(
-        text
-        for part in details
-        if isinstance(part, dict) and isinstance(text := part.get("text") or part.get("summary"), str)
-    )

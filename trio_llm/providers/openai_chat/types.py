@@ -20,6 +20,8 @@ class ContentPart(msgspec.Struct, gc=False):
     type: str | None = None
     text: str | None = None
     thinking: Any = None  # a list of text parts, or a string
+    closed: Any = None
+    signature: Any = None
 
 
 class FunctionDelta(msgspec.Struct, gc=False):
@@ -35,6 +37,7 @@ class ToolCallPart(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | int | None = None
     function: FunctionDelta | None = None
+    extra_content: Any = None  # an object with a thought signature (Google)
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -46,6 +49,7 @@ class Delta(msgspec.Struct, gc=False):
     reasoning_details: Any = None  # a list of parts (OpenRouter), often beside ``reasoning``
     refusal: str | None = None
     tool_calls: list[ToolCallPart] | None = None
+    extra_content: Any = None  # an object that says whether this is a thought, and its signature (Google)
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -115,3 +119,25 @@ def decode_event(name: str, data: bytes) -> ChatChunk | None:
 
 decode_any: EventDecoder[object] = EventDecoder(object)
 """Decodes an error of unknown shape."""
+
+
+def parts_text(parts: Any) -> str:
+    """The text of a thinking part: a string, or a list of text parts (Mistral, "Reasoning")."""
+    if isinstance(parts, str):
+        return parts
+    if not isinstance(parts, list):
+        return ""
+    return "".join(
+        text for part in parts if isinstance(part, dict) and isinstance(text := part.get("text"), str)
+    )
+
+
+def details_text(details: Any) -> str:
+    """The text of ``reasoning_details`` (OpenRouter, "Reasoning tokens"); encrypted parts have none."""
+    if not isinstance(details, list):
+        return ""
+    return "".join(
+        text
+        for part in details
+        if isinstance(part, dict) and isinstance(text := part.get("text") or part.get("summary"), str)
+    )
