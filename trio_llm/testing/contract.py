@@ -40,6 +40,7 @@ from .wire_server import WireConnection, WireServer
 _PATIENCE: Final = 60.0  # seconds of the mock clock, for what must happen at once
 _PAUSE: Final = 20.0
 _IDLE: Final = 100.0
+_NONSENSE: Final = b"data: {nonsense\n\n"  # as a server-sent event and as a line of JSON alike
 
 
 def _steps(value: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -214,6 +215,14 @@ async def clean_end_without_a_signal_is_stream_closed(subject: ContractSubject) 
         assert _text(chunks) == subject.shown
 
 
+async def undecodable_event_is_malformed(subject: ContractSubject) -> None:
+    """An event that makes no sense is a failure, and none is passed over: what came before it is shown."""
+    async with _scene(subject, subject.answer(_NONSENSE, *subject.closing)) as scene:
+        chunks, stream = await scene.run()
+        _failed(stream.finish, codes.MALFORMED_RESPONSE)
+        assert _text(chunks) == subject.shown
+
+
 async def empty_body_is_an_empty_response(subject: ContractSubject) -> None:
     """A body without a byte."""
     async with _scene(subject, Response(200, subject.headers)) as scene:
@@ -315,6 +324,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     failures_take_one_request,
     cut_body_is_a_transport_failure,
     clean_end_without_a_signal_is_stream_closed,
+    undecodable_event_is_malformed,
     empty_body_is_an_empty_response,
     abort_ends_the_stream,
     signal_ends_the_wait_for_the_head,

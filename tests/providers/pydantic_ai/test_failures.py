@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trio_llm.model import codes
-from trio_llm.model.chunks import Error, Finish, TextDelta
+from trio_llm.model.chunks import Error, Finish, Stop, TextDelta
 from trio_llm.model.failures import LlmError
 from trio_llm.providers.pydantic_ai.failures import error_of
 from trio_llm.providers.pydantic_ai.library import load_library
@@ -160,6 +160,15 @@ async def test_P06_an_undecodable_event_is_malformed() -> None:
     reason, text, _ = await failure_of(event_stream(*events, b"data: {nonsense\n\n", b"data: [DONE]\n\n"))
     assert reason.failure.code == codes.MALFORMED_RESPONSE
     assert text == "Hel"
+
+
+async def test_P06_a_data_field_that_carries_nothing_is_passed_over() -> None:
+    events = [*ANSWER[:1], b"data: : proxy\n\n", b"data:\n\n", *ANSWER[1:]]
+    async with WireServer([event_stream(*events)]) as server, adapter_for(server) as adapter:
+        chunks, _ = await run(adapter)
+    assert "".join(part.text for part in chunks if isinstance(part, TextDelta)) == "Hello"
+    assert isinstance(chunks[-1], Finish)
+    assert isinstance(chunks[-1].reason, Stop)
 
 
 async def test_P06_a_refused_connection_is_transport() -> None:

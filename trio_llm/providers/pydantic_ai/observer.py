@@ -109,7 +109,7 @@ class ObservedExchange:
         )
         response = await self._request.__aenter__()
         self._sink.note_response(status=response.status, request_id=response.request_id)
-        said = {"status_code": response.status, "headers": response.headers.multi_items(), "request": request}
+        said = {"status_code": response.status, "headers": list(response.headers.items()), "request": request}
         if 200 <= response.status <= 299:
             self.response = response
             return self._library.Response(**said, stream=_body_class(self._library)(self))
@@ -150,22 +150,26 @@ class ObservedExchange:
             self._head += data
         for name, payload in self._sse.feed(data) if data else self._sse.close(True):
             self._has_events = True
+            text = payload.strip()
+            if not text or text.startswith(b":"):  # a comment that a proxy put into a data field
+                continue
             if name != "ping":
                 self.progressed = True
-            if payload == b"[DONE]" or name in _TERMINAL:
+            if text == b"[DONE]" or name in _TERMINAL:
                 self.terminal = True
-            if name in _ERRORS or b'"error"' in payload:
-                self._note_error(name, payload)
+            if text != b"[DONE]":
+                try:
+                    self._note_error(name, decode_lenient(payload))
+                except LlmError as error:  # some SDKs pass over an event that they cannot decode
+                    self.failure = error
+                    self._ended = True
+                    return
             if name:
                 yield b"event: %s\n" % name.encode()
             yield b"data: %s\n\n" % payload.replace(b"\n", b"\ndata: ")
 
-    def _note_error(self, name: str, payload: bytes) -> None:
+    def _note_error(self, name: str, event: Any) -> None:
         # Some SDKs pass over an error inside the stream, or keep its wording alone.
-        try:
-            event = decode_lenient(payload)
-        except LlmError:
-            return
         if isinstance(event, dict) and (event.get("error") or name in _ERRORS):
             assert self.response is not None
             self._reported = failure_from_error_object(
