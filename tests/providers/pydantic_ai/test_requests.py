@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import pytest
-import trio
 
 from trio_llm.model import codes
 from trio_llm.model.chunks import Error, Finish
@@ -37,11 +36,9 @@ from trio_llm.model.messages import (
 from trio_llm.model.requests import NamedTool, ResponseFormat, ToolSchema
 from trio_llm.providers.pydantic_ai import PydanticAiAdapter, PydanticAiConfig, PydanticAiModel
 from trio_llm.providers.pydantic_ai.library import PROVIDERS, REFUSED, load_library, make_model
-from trio_llm.providers.pydantic_ai.observer import ObservedExchange, make_http_client
 from trio_llm.providers.pydantic_ai.serialize import model_messages
 from trio_llm.testing.wire_script import Cut, Response, event_stream
 from trio_llm.testing.wire_server import WireRequest, WireServer
-from trio_llm.transport.client import HttpClient
 from trio_llm.transport.credentials import EnvironmentVariable
 
 from ..wire import RecordingSink, ask, run
@@ -361,33 +358,6 @@ async def test_the_catalogue_is_what_is_configured() -> None:
 def test_a_model_checks_itself(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"effort|count"):
         PydanticAiModel("m", **fields)
-
-
-async def test_P01_a_redirect_is_not_followed() -> None:
-    answer = Response(307, (("location", "/other"),), b"", framing="length")
-    async with WireServer([answer]) as server, adapter_for(server) as adapter:
-        chunks, _ = await run(adapter)
-    assert len(server.requests) == 1
-    assert isinstance(chunks[-1], Finish)
-
-
-async def test_P01_a_second_request_of_the_library_is_refused() -> None:
-    http = pytest.importorskip("httpx2")
-
-    async def nothing() -> None:
-        await trio.lowlevel.checkpoint()
-
-    async with (
-        WireServer([event_stream(*ANSWER)]) as server,
-        HttpClient() as client,
-        ObservedExchange(client, RecordingSink(), http, [], (), nothing) as exchange,
-    ):
-        library_client = make_http_client(exchange, http)
-        await library_client.post(server.base_url, json={})
-        with pytest.raises(http.ConnectError, match="second request"):
-            await library_client.post(server.base_url, json={})
-        assert exchange.fault() is exchange.failure is not None
-        assert len(server.requests) == 1
 
 
 async def test_P06_an_error_whose_body_breaks_keeps_its_status() -> None:
