@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 import ssl
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import ModuleType, TracebackType
 from typing import Any, Protocol, Self
 
@@ -17,6 +16,7 @@ from ..model import codes
 from ..model.failures import LlmError
 from ..model.identifiers import ProviderRequestId
 from ..model.identity import APP_IDENTITY, AppIdentity, attribution_headers
+from .headers import by_name, checked_headers
 from .request_id import find_request_id
 from .response_body import ResponseBody
 from .stock import PhaseTrace, StockBody
@@ -28,12 +28,6 @@ DRAIN_SECONDS = 0.05
 """How long a response may take to end after its terminal marker, to have its connection used again."""
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
-
-_HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
-_HEADER_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?|")
-_CREDENTIAL_HEADERS = frozenset(
-    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
-)
 
 
 class _Body(Protocol):
@@ -47,14 +41,16 @@ class HttpResponse:
 
     Attributes:
         status: 200..599; redirects are not followed.
-        headers: of the response.
+        headers: of the response, by their names in lower case.
     """
 
     __slots__ = ("_body", "_ended", "_failures", "_peer", "headers", "status")
 
-    def __init__(self, response: httpx.Response, body: _Body, failures: ModuleType, peer: str) -> None:
-        self.status = response.status_code
-        self.headers = response.headers
+    def __init__(
+        self, status: int, headers: Mapping[str, str], body: _Body, failures: ModuleType, peer: str
+    ) -> None:
+        self.status = status
+        self.headers = headers
         self._body = body
         self._failures = failures
         self._peer = peer
@@ -96,6 +92,10 @@ class HttpResponse:
             pieces += data
         return bytes(pieces[:limit])
 
+    async def aclose(self) -> None:
+        """Let go of the connection. Idempotent."""
+        await self._body.aclose()
+
     async def drain(self) -> None:
         """Read and drop what is left, for at most 50 ms, so that the connection can be used again.
 
@@ -123,25 +123,23 @@ class HttpRequest:
             client is closed.
     """
 
-    __slots__ = ("_body", "_client", "_request", "_watcher")
+    __slots__ = ("_library", "_peer", "_response", "_send")
 
-    def __init__(self, client: HttpClient, request: httpx.Request, watcher: CallWatcher) -> None:
-        self._client = client
-        self._request = request
-        self._watcher = watcher
-        self._body: _Body | None = None
+    def __init__(self, send: Callable[[], Awaitable[HttpResponse]], library: ModuleType, peer: str) -> None:
+        self._send = send
+        self._library = library
+        self._peer = peer
+        self._response: HttpResponse | None = None
 
     async def __aenter__(self) -> HttpResponse:
-        peer = self._request.url.netloc.decode("ascii")
-        library = self._client._library
         try:
-            response, self._body = await self._client._send(self._request, self._watcher)
+            self._response = await self._send()
         except Exception as error:
-            failure = _failure(error, library, peer)
+            failure = _failure(error, self._library, self._peer)
             if failure is None:
                 raise
         else:
-            return HttpResponse(response, self._body, library, peer)
+            return self._response
         raise failure
 
     async def __aexit__(
@@ -150,8 +148,8 @@ class HttpRequest:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._body is not None:
-            await self._body.aclose()
+        if self._response is not None:
+            await self._response.aclose()
 
 
 class HttpClient:
@@ -198,6 +196,7 @@ class HttpClient:
             self._library.Cookies(client.cookies) if client is not None and client.cookies else None
         )
         self._fixed = [*attribution_headers(identity).items(), ("accept-encoding", "identity")]
+        self._fixed_bytes = [(name.encode("ascii"), value.encode("ascii")) for name, value in self._fixed]
         self._closed = False
         self._url = functools.lru_cache(64)(self._parse_url)
 
@@ -238,24 +237,68 @@ class HttpClient:
         """
         target = self._url(url)
         checked = checked_headers(headers.items() if isinstance(headers, Mapping) else headers)
-        checked += self._fixed
+        peer = target.netloc.decode("ascii")
+        if type(self._transport) is TrioTransport:  # a subclass may do more in handle_async_request
+            send = functools.partial(self._exchange, method, target, checked, content, watcher, peer)
+        else:
+            request = self._request(method, target, checked, content, watcher)
+            send = functools.partial(self._through_library, request, watcher, peer)
+        return HttpRequest(send, self._library, peer)
+
+    async def _exchange(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[str, str]],
+        content: bytes,
+        watcher: CallWatcher,
+        peer: str,
+    ) -> HttpResponse:
+        """Over the own transport, which needs no objects of httpx's for a request and its response."""
+        self._require_open()
+        transport = self._transport
+        assert isinstance(transport, TrioTransport)
+        if transport.goes_through_socks(url):
+            request = self._request(method, url, headers, content, watcher)
+            return await self._through_library(request, watcher, peer)
+        given = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
+        given += self._fixed_bytes
+        if not any(name.lower() == b"host" for name, _ in given):
+            given.insert(0, (b"host", url.netloc))
+        if content or method != "GET":
+            given.append((b"content-length", b"%d" % len(content)))
+        head, body = await transport.exchange(method.encode("ascii"), url, given, content, watcher)
+        told = by_name(head.headers)
+        # An error keeps its status whatever its body looks like; a stream would only turn up garbage.
+        if head.status_code < 300 and told.get("content-encoding", "identity") != "identity":
+            body.close()
+            raise LlmError("the response is compressed, which was not asked for", codes.MALFORMED_RESPONSE)
+        return HttpResponse(head.status_code, told, body, self._library, peer)
+
+    def _request(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: list[tuple[str, str]],
+        content: bytes,
+        watcher: CallWatcher,
+    ) -> Any:
+        """A request of the library's that the caller's client or transport belongs to."""
+        headers = headers + self._fixed
         extensions = {WATCHER_EXTENSION: watcher}
         if self._client is None:
-            request = self._library.Request(
-                method, target, headers=checked, content=content, extensions=extensions
-            )
-            return HttpRequest(self, request, watcher)
+            return self._library.Request(method, url, headers=headers, content=content, extensions=extensions)
         try:
             request = self._client.build_request(
-                method, target, headers=checked, content=content, timeout=None, extensions=extensions
+                method, url, headers=headers, content=content, timeout=None, extensions=extensions
             )
         except UnicodeEncodeError as error:
             failure = LlmError(
                 f"a header of the client handed in is not {error.encoding}", codes.INVALID_CONFIG
             )
         else:
-            self._replace_cookies(request, checked)
-            return HttpRequest(self, request, watcher)
+            self._replace_cookies(request, headers)
+            return request
         raise failure
 
     def _replace_cookies(self, request: httpx.Request, own: list[tuple[str, str]]) -> None:
@@ -282,15 +325,13 @@ class HttpClient:
         result: httpx.URL = parsed
         return result
 
-    async def _send(self, request: httpx.Request, watcher: CallWatcher) -> tuple[httpx.Response, _Body]:
+    def _require_open(self) -> None:
         if self._closed or (self._client is not None and self._client.is_closed):
             raise LlmError("the HTTP client is closed", codes.INVALID_CONFIG)
-        if isinstance(self._transport, TrioTransport):
-            response = await self._transport.handle_async_request(request)
-            if isinstance(response.stream, ResponseBody):
-                _refuse_encoded(response)
-                return response, response.stream
-            return response, StockBody(response, watcher)  # through a SOCKS proxy
+
+    async def _through_library(self, request: Any, watcher: CallWatcher, peer: str) -> HttpResponse:
+        """Over the caller's client or transport, or through a SOCKS proxy."""
+        self._require_open()
         trace = request.extensions["trace"] = PhaseTrace(watcher)
         watcher.connecting()
         if self._client is not None:
@@ -299,7 +340,8 @@ class HttpClient:
             assert self._transport is not None
             response = await self._transport.handle_async_request(request)
         trace.head_arrived()
-        return response, StockBody(response, watcher)
+        body = StockBody(response, watcher)
+        return HttpResponse(response.status_code, response.headers, body, self._library, peer)
 
 
 def _library_of(handed_in: object) -> ModuleType:
@@ -311,32 +353,6 @@ def _library_of(handed_in: object) -> ModuleType:
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
     return httpx
-
-
-def checked_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those headers that a caller may set.
-
-    Raises:
-        LlmError: INVALID_CONFIG or INVALID_CREDENTIAL for one that HTTP cannot carry.
-    """
-    checked = []
-    for name, value in headers:
-        if _HEADER_NAME.fullmatch(name) is None:
-            raise LlmError(f"{name!r} cannot be the name of a header", codes.INVALID_CONFIG)
-        lower = name.lower()
-        if _HEADER_VALUE.fullmatch(value) is None:
-            code = codes.INVALID_CREDENTIAL if lower in _CREDENTIAL_HEADERS else codes.INVALID_CONFIG
-            raise LlmError(f"the value of the header {name!r} is not printable ASCII", code)
-        if lower not in ("user-agent", "accept-encoding"):
-            checked.append((name, value))
-    return checked
-
-
-def _refuse_encoded(response: httpx.Response) -> None:
-    # An error keeps its status whatever its body looks like; a stream would only turn up garbage.
-    if response.is_success and response.headers.get("content-encoding", "identity") != "identity":
-        response.stream.close()  # type: ignore[union-attr]  # a ResponseBody, as the caller has seen
-        raise LlmError("the response is compressed, which was not asked for", codes.MALFORMED_RESPONSE)
 
 
 def _failure(error: Exception, library: ModuleType, peer: str) -> LlmError | None:

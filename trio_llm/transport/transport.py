@@ -15,7 +15,7 @@ import trio
 from ..model import codes
 from ..model.failures import LlmError
 from .connection import READ_SIZE, Connection, Endpoint, Route, connect
-from .head import Exchange
+from .head import Exchange, HeaderItems
 from .pool import Pool
 from .proxy import EnvironmentProxies, SocksProxy
 from .response_body import ResponseBody
@@ -93,19 +93,59 @@ class TrioTransport(httpx.AsyncBaseTransport):
                 needs a package that is missing.
             trio.ClosedResourceError: the transport is closed.
         """
-        if self._closed:
-            raise trio.ClosedResourceError("this transport is closed")
         watcher: CallWatcher = request.extensions.get(WATCHER_EXTENSION, UNWATCHED)
-        url = request.url
-        route = self._route(url.scheme, url.raw_host, url.port)
+        route = self._route_of(request.url)
         if isinstance(route, SocksProxy):
             return await self._through_socks(route, request, watcher)
+        whole = isinstance(request.stream, self.library.ByteStream)
+        content = request.content if whole else cast(AsyncIterable[bytes], request.stream)
         try:
-            return await self._exchange(request, route, watcher)
+            head, body = await self.exchange(
+                request.method.encode("ascii"), request.url, request.headers.raw, content, watcher
+            )
+        except self.library.TransportError as error:
+            error.request = request
+            raise
+        response: httpx.Response = self.library.Response(
+            head.status_code,
+            headers=head.headers.raw_items(),
+            stream=body,
+            extensions={"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason},
+        )
+        return response
+
+    def goes_through_socks(self, url: httpx.URL) -> bool:
+        """Whether the environment names a SOCKS proxy for ``url``: then :meth:`exchange` cannot be used."""
+        return isinstance(self._route_of(url), SocksProxy)
+
+    async def exchange(
+        self,
+        method: bytes,
+        url: httpx.URL,
+        headers: HeaderItems,
+        content: bytes | AsyncIterable[bytes],
+        watcher: CallWatcher,
+    ) -> tuple[h11.Response, ResponseBody]:
+        """As :meth:`handle_async_request`, without making a request and a response of httpx's.
+
+        Args:
+            headers: all of them, ``host`` and those of the framing included.
+
+        Raises: as :meth:`handle_async_request`.
+        """
+        route = self._route_of(url)
+        assert isinstance(route, Route)
+        try:
+            return await self._exchange(method, url, headers, content, route, watcher)
         except WireError as error:
             failure: WireError = WireError(error.kind, f"{route}: {error}")
             failure.__cause__ = error.__cause__
-        raise getattr(self.library, failure.kind)(str(failure), request=request) from failure
+        raise getattr(self.library, failure.kind)(str(failure)) from failure
+
+    def _route_of(self, url: httpx.URL) -> Route | SocksProxy:
+        if self._closed:
+            raise trio.ClosedResourceError("this transport is closed")
+        return self._route(url.scheme, url.raw_host, url.port)
 
     def _find_route(self, scheme: str, raw_host: bytes, port: int | None) -> Route | SocksProxy:
         host = raw_host.decode("ascii")
@@ -115,32 +155,39 @@ class TrioTransport(httpx.AsyncBaseTransport):
             return proxy
         return Route(endpoint if proxy is None or endpoint.secure else None, proxy)
 
-    async def _exchange(self, request: httpx.Request, route: Route, watcher: CallWatcher) -> httpx.Response:
-        headers = request.headers.raw
-        target = request.url.raw_path
+    async def _exchange(
+        self,
+        method: bytes,
+        url: httpx.URL,
+        headers: HeaderItems,
+        content: bytes | AsyncIterable[bytes],
+        route: Route,
+        watcher: CallWatcher,
+    ) -> tuple[h11.Response, ResponseBody]:
+        target = url.raw_path
         if route.target is None:  # RFC 9112 section 3.2.2
             assert route.proxy is not None
-            target = b"http://" + request.url.netloc + target
+            target = b"http://" + url.netloc + target
             if route.proxy.authorization is not None:
                 headers = [*headers, (b"proxy-authorization", route.proxy.authorization)]
-        exchange = Exchange(request.method.encode("ascii"), target, headers)
-        generated = not isinstance(request.stream, self.library.ByteStream)
+        exchange = Exchange(method, target, headers)
         # What is whole is framed before there is a connection, so that a fault in it opens none.
         whole = exchange.head
-        if not generated:
-            whole += exchange.send_body(request.content) + exchange.send_end()
+        if isinstance(content, bytes):
+            whole += exchange.send_body(content) + exchange.send_end()
         ssl_context = self._context() if route.secure else None
 
         async def open_connection(route: Route) -> Connection:
-            return await connect(route, ssl_context, request.headers.get("user-agent", "").encode() or None)
+            agent = next((value for name, value in headers if name.lower() == b"user-agent"), None)
+            return await connect(route, ssl_context, agent)
 
         watcher.connecting()
         connection = await self._pool.acquire(route, open_connection)
         try:
             watcher.connected()
             await _send(connection, whole, watcher)
-            if generated:
-                async for part in cast(AsyncIterable[bytes], request.stream):
+            if not isinstance(content, bytes):
+                async for part in content:
                     await _send(connection, exchange.send_body(part), watcher)
                 await _send(connection, exchange.send_end(), watcher)
             watcher.sent()
@@ -159,13 +206,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
             self._pool.discard(connection)
             watcher.socket_closed()
             raise
-        response: httpx.Response = self.library.Response(
-            head.status_code,
-            headers=head.headers.raw_items(),
-            stream=body,
-            extensions={"http_version": b"HTTP/" + head.http_version, "reason_phrase": head.reason},
-        )
-        return response
+        return head, body
 
     def _context(self) -> ssl.SSLContext:
         if self._ssl_context is None:
