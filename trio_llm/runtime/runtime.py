@@ -85,6 +85,8 @@ class LlmRuntime:
     async def __aenter__(self) -> Self:
         if self._state != "new":
             raise RuntimeError("a runtime is entered once")
+        if not trio.lowlevel.in_trio_task():
+            raise RuntimeError("LlmRuntime needs Trio: trio.run(main), and no other event loop")
         self._state = "open"
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
@@ -166,7 +168,14 @@ class LlmRuntime:
 
         Args:
             prepend: make it the outermost; else it becomes the innermost.
+
+        Raises:
+            TypeError: it cannot be called.
         """
+        if not callable(middleware):
+            raise TypeError(
+                f"a layer is called with (options, next); a {type(middleware).__name__} cannot be"
+            )
         layer = (object(), middleware)
         self._layers.insert(0 if prepend else len(self._layers), layer)
         return Handle(lambda: self._layers.remove(layer))

@@ -106,7 +106,7 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
 
     async def _receive_batch(self) -> StreamChunk:
         if self._state != "open":
-            raise trio.ClosedResourceError("the stream is not open")
+            raise trio.ClosedResourceError("the stream is open only inside its `async with`")
         if self._busy:
             raise trio.BusyResourceError("another task is receiving from this stream")
         self._busy = True
