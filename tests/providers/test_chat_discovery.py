@@ -40,6 +40,23 @@ ROWS: list[tuple[Any, DiscoveredModel | None]] = [
         {"id": "groq", "context_window": 131_072, "max_completion_tokens": 8_192},
         DiscoveredModel("groq", None, 131_072, 8_192),
     ),
+    (
+        {
+            "id": "a/sees",
+            "architecture": {"input_modalities": ["text", "image", 3], "output_modalities": ["text"]},
+            "supported_parameters": ["tools", "temperature"],
+        },
+        DiscoveredModel("a/sees", None, None, None, ["text", "image"], tools=True, reasoning=False),
+    ),
+    (
+        {"id": "fireworks", "supports_chat": True, "supports_image_input": False, "supports_tools": True},
+        DiscoveredModel("fireworks", input_modalities=["text"], tools=True),
+    ),
+    (
+        {"id": "pixtral", "capabilities": {"vision": True, "function_calling": False}},
+        DiscoveredModel("pixtral", input_modalities=["text", "image"], tools=False),
+    ),
+    ({"id": "odd", "architecture": {"input_modalities": []}, "supports_tools": 1}, DiscoveredModel("odd")),
     ({"id": "vllm", "max_model_len": 4096}, DiscoveredModel("vllm", None, 4096)),
     (
         {"id": "mistral", "max_context_length": 32_768, "capabilities": {"completion_chat": True}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -340,9 +340,18 @@ class TestEventSize:
 
 
 class TestDiscovery:
+    CAPABILITIES: ClassVar = {
+        "image_input": {"supported": True},
+        "pdf_input": {"supported": True},
+        "thinking": {"supported": True, "types": {"adaptive": {"supported": True}}},
+    }
     ROWS = (
         {"id": "claude-a", "display_name": "A", "max_input_tokens": 1000, "max_tokens": 100},
         {"id": "claude-b", "display_name": "", "max_input_tokens": 0, "max_tokens": "many"},
+        {"id": "claude-see", "capabilities": CAPABILITIES},
+        {"id": "claude-read", "capabilities": {**CAPABILITIES, "pdf_input": {"supported": False}}},
+        {"id": "claude-odd", "capabilities": {"image_input": True, "pdf_input": {"supported": 1}}},
+        {"id": "claude-gone", "lifecycle": "retired"},
         {"id": ""},
         {"display_name": "no id"},
         "no row",
@@ -359,7 +368,13 @@ class TestDiscovery:
 
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
         found, request = await self.ask_for(json_response({"data": self.ROWS}))
-        assert found == [DiscoveredModel("claude-a", "A", 1000, 100), DiscoveredModel("claude-b")]
+        assert found == [
+            DiscoveredModel("claude-a", "A", 1000, 100),
+            DiscoveredModel("claude-b"),
+            DiscoveredModel("claude-see", input_modalities=["text", "image", "pdf"], reasoning=True),
+            DiscoveredModel("claude-read", input_modalities=["text", "image"], reasoning=True),
+            DiscoveredModel("claude-odd"),
+        ]
         assert (request.method, request.target) == ("GET", "/v1/models?limit=1000")
         assert request.header("x-api-key") == "sk-ant-123"
         assert request.header("anthropic-version") == "2023-06-01"

@@ -344,6 +344,7 @@ class TestDiscovery:
             "displayName": "A",
             "inputTokenLimit": 1000,
             "outputTokenLimit": 100,
+            "thinking": True,
             "supportedGenerationMethods": ["generateContent", "countTokens"],
         },
         {"name": "models/embedding-b", "supportedGenerationMethods": ["embedContent"]},
@@ -363,7 +364,10 @@ class TestDiscovery:
 
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
         found, request = await self.ask_for(json_response({"models": self.ROWS}))
-        assert found == [DiscoveredModel("gemini-a", "A", 1000, 100), DiscoveredModel("tunedModels/c")]
+        assert found == [
+            DiscoveredModel("gemini-a", "A", 1000, 100, reasoning=True),
+            DiscoveredModel("tunedModels/c"),
+        ]
         assert (request.method, request.target) == ("GET", "/v1beta/models?pageSize=1000")
         assert request.header("x-goog-api-key") == "AIza-123"
 

@@ -25,7 +25,7 @@ from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configur
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import completed
-from ..model_list import capacity, list_remote_models, text
+from ..model_list import capacity, flag, list_remote_models, text
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
 from .serialize import check_options, messages_body
@@ -120,7 +120,8 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
         """Ask the endpoint which models it serves ("List Models"); fits ``register_model_discovery``.
 
-        The configured key goes to the configured endpoint alone; any other is asked with the request's key.
+        Retired models are left out. The configured key goes to the configured endpoint alone; any other is
+        asked with the request's key.
 
         Raises:
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
@@ -129,7 +130,9 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
         config, keyed = asked(self.config, request)
         url = join_url(config.base_url, "v1/models?limit=1000")
         headers, secrets = await _request_headers(config, keyed=keyed)
-        return await list_remote_models(self._http, url, headers, _discovered, rows="data", secrets=secrets)
+        return await list_remote_models(
+            self._http, url, headers, _discovered, rows="data", next_page=_next_page, secrets=secrets
+        )
 
     async def _produce(self, config: AnthropicConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         model = _completed(config, find_model(config.models, options.model))
@@ -169,14 +172,34 @@ def _resolved(config: AnthropicConfig, provider: str, model: AnthropicModel) -> 
 
 def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
     id = text(row.get("id"))
-    if id is None:
+    if id is None or row.get("lifecycle") == "retired":  # listed for history, but requests for it fail
         return None
     return DiscoveredModel(
         id,
         text(row.get("display_name")),
         capacity(row.get("max_input_tokens")),
         capacity(row.get("max_tokens")),
+        input_modalities=_modalities(row),
+        reasoning=_supported(row, "thinking"),
     )
+
+
+def _modalities(row: dict[str, Any]) -> tuple[str, ...] | None:
+    more = {word: _supported(row, f"{word}_input") for word in ("image", "pdf")}
+    if None in more.values():
+        return None
+    return ("text", *(word for word, supported in more.items() if supported))
+
+
+def _supported(row: dict[str, Any], capability: str) -> bool | None:
+    said = row.get("capabilities")
+    entry = said.get(capability) if isinstance(said, dict) else None
+    return flag(entry.get("supported")) if isinstance(entry, dict) else None
+
+
+def _next_page(answer: dict[str, Any]) -> tuple[str, str] | None:
+    last = text(answer.get("last_id"))
+    return None if last is None or answer.get("has_more") is not True else ("after_id", last)
 
 
 async def _request_headers(

@@ -25,7 +25,7 @@ from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configur
 from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import completed
-from ..model_list import capacity, list_remote_models, text
+from ..model_list import capacity, flag, list_remote_models, text
 from .conversation import converse
 from .models import GEMINI_MODELS, GeminiModel, find_model, resolved
 from .serialize import check_options, generate_body
@@ -117,7 +117,9 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
         config, keyed = asked(self.config, request)
         url = join_url(config.base_url, f"{config.api_version}/models?pageSize=1000")
         headers, secrets = await _request_headers(config, keyed=keyed)
-        return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
+        return await list_remote_models(
+            self._http, url, headers, _discovered, rows="models", next_page=_next_page, secrets=secrets
+        )
 
     async def _produce(self, config: GeminiConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         model = find_model(config.models, options.model)
@@ -163,7 +165,13 @@ def _discovered(row: dict[str, Any]) -> DiscoveredModel | None:
         text(row.get("displayName")),
         capacity(row.get("inputTokenLimit")),
         capacity(row.get("outputTokenLimit")),
+        reasoning=flag(row.get("thinking")),
     )
+
+
+def _next_page(answer: dict[str, Any]) -> tuple[str, str] | None:
+    token = text(answer.get("nextPageToken"))
+    return None if token is None else ("pageToken", token)
 
 
 async def _request_headers(

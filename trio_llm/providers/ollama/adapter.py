@@ -26,6 +26,7 @@ from ..http_call import Wire, stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import list_remote_models, text
+from .details import shown
 from .models import OllamaModel, find_model, resolved
 from .serialize import chat_body, check_options
 from .translate import OllamaTranslator
@@ -97,10 +98,12 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
         return resolved(provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:
-        """Ask the endpoint which models it has ("List models"); fits ``register_model_discovery``.
+        """Ask the endpoint which models it has, and what each can ("List models", "Show model details").
 
-        The list tells no context windows. The configured key goes to the configured endpoint alone; any
-        other is asked with the request's key.
+        Fits ``register_model_discovery``. A window is the Modelfile's ``num_ctx``, else what the model could
+        take: what the server gives it may be less. Models that do not chat are left out; one of which the
+        server tells nothing is listed by its name alone. The configured key goes to the configured endpoint
+        alone; any other is asked with the request's key.
 
         Raises:
             LlmError: DISCOVERY_FAILED, DISCOVERY_UNSUPPORTED; INVALID_BASE_URL, MISSING_CREDENTIAL,
@@ -109,7 +112,10 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
         config, _ = asked(self.config, request)
         url = join_url(config.base_url, "api/tags")
         headers, secrets = await _request_headers(config)
-        return await list_remote_models(self._http, url, headers, _discovered, rows="models", secrets=secrets)
+        found = await list_remote_models(
+            self._http, url, headers, _discovered, rows="models", secrets=secrets
+        )
+        return await shown(self._http, join_url(config.base_url, "api/show"), headers, found)
 
     async def _produce(self, config: OllamaConfig, options: GenerateOptions, sink: ChunkSink) -> None:
         model = find_model(config.models, options.model)
