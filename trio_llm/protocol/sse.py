@@ -81,6 +81,8 @@ class SseDecoder:
         if self._failure is not None:
             raise self._failure
         events: list[SseEvent] = []
+        if self._head == b"" and data and data[0] != _BOM[0]:
+            self._head = None
         try:
             if self._head is None and not self._skip_lf and _CR not in data:
                 self._common(data, events)

@@ -228,16 +228,18 @@ class Attempt(ChunkSink):
                         self._note_return()
         except Exception as error:
             self._note_raised(error)
-        except BaseExceptionGroup as group:
+        except BaseException as error:
+            self._causes.note_ambient()  # before the nursery is cancelled by what leaves here
+            if not isinstance(error, BaseExceptionGroup):
+                raise
             # An adapter's own nursery wraps Cancelled: hand on one bare Cancelled, keep the rest.
-            cancelled, rest = group.split(trio.Cancelled)
+            cancelled, rest = error.split(trio.Cancelled)
             if cancelled is None or (rest is not None and not isinstance(rest, Exception)):
                 raise
             if rest is not None:
                 self._note_raised(rest)
             raise first_leaf(cancelled) from None
         finally:
-            self._causes.note_ambient()
             self._send.close()
             self._watchdog.forget(self)
             self.done.set()

@@ -342,7 +342,9 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._call.causes.note_ambient()
+        ended = self._finish is not None and self._pump is None
+        if not ended:
+            self._call.causes.note_ambient()
         self._leave()
         # A plain exception of the body is not shown to the nursery: that would cancel it, which the
         # attempts would take for an ambient cancel, and wrap the exception in a group.
@@ -357,7 +359,8 @@ class ChunkStream(trio.abc.ReceiveChannel[StreamChunk]):
                 await trio.lowlevel.checkpoint_if_cancelled()  # a nursery without children is none
         except BaseException as error:  # raised again below, where it must be
             raised = bare(error, exc)
-        self._call.causes.note_ambient()  # it may have come in the very pass in which the last task ended
+        if not ended:  # an ambient cancel may have come in the very pass in which the last task ended
+            self._call.causes.note_ambient()
         for attempt in self._call.attempts:
             attempt.freeze()
         if self._unsubscribe is not None:
