@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_llm.model.failures import LlmError
-from trio_llm.providers.decode import EventDecoder, excerpt
+from trio_llm.providers.decode import EventDecoder
 
 
 class Thing(msgspec.Struct):
@@ -54,6 +54,13 @@ def test_bytes_decode_or_are_an_llm_error(data: bytes) -> None:
         assert isinstance(decode(data), Thing)
 
 
-def test_an_excerpt_is_short() -> None:
-    assert excerpt(b" abc ") == "abc"
-    assert len(excerpt("é".encode() * 500)) == 201
+@pytest.mark.parametrize("data", [b'{"text": ["said"]}', b'{"text": "said"', b"said", b'["said"]'])
+def test_what_cannot_be_read_is_not_quoted(data: bytes) -> None:
+    with pytest.raises(LlmError) as raised:
+        decode(data)
+    assert "said" not in raised.value.failure.message + str(raised.value.__cause__)
+
+
+def test_the_place_of_another_shape_is_told() -> None:
+    with pytest.raises(LlmError, match=r"\$\.text"):
+        decode(b'{"text": ["said"]}')

@@ -21,15 +21,6 @@ T = TypeVar("T")
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the strict decoder raises for what it does not take."""
 
-QUOTED = 200
-"""How many characters of a text that makes no sense an error quotes."""
-
-
-def excerpt(data: bytes) -> str:
-    """The start of some bytes, for the text of an error."""
-    text = data[: QUOTED * 4].decode("utf-8", "replace").strip()
-    return text if len(text) <= QUOTED else text[:QUOTED] + "\u2026"
-
 
 class EventDecoder(Generic[T]):
     """Decodes JSON text into one type.
@@ -49,14 +40,15 @@ class EventDecoder(Generic[T]):
         """Decode what the strict decoder refused.
 
         Raises:
-            LlmError: MALFORMED_RESPONSE, if it is no JSON or cannot be read as the type.
+            LlmError: MALFORMED_RESPONSE, if it is no JSON or cannot be read as the type. The message says
+                what and where, and quotes nothing of it.
         """
         value = decode_lenient(data)
         try:
             return msgspec.convert(value, self._type, strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
             raise LlmError(
-                f"the provider sent an event of another shape than expected: {excerpt(data)}",
+                f"the provider sent an event of another shape than expected: {error}",
                 MALFORMED_RESPONSE,
             ) from error
 

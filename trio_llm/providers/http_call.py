@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from ..model import codes
-from ..model.chunks import StreamChunk, TokenUsage
+from ..model.chunks import Finish, StreamChunk, TokenUsage
 from ..model.failures import LlmError, LlmFailure
 from ..model.identifiers import ProviderRequestId
 from ..protocol.ndjson import NdjsonDecoder
@@ -21,6 +21,7 @@ from ..protocol.sse import MAX_EVENT_SIZE, SseDecoder
 from ..streaming.contract import ChunkSink
 from ..transport.client import HttpClient, HttpResponse
 from ..transport.errors import error_from_response
+from ..transport.secrets import blacked_out, finish_without, kept_secret, value_without
 from .decode import UNDECODABLE
 
 E = TypeVar("E")
@@ -124,7 +125,7 @@ async def stream_call(
     body is drained for at most 50 ms, so that the connection can be used again.
 
     Args:
-        secrets: blacked out where the provider's error repeats one.
+        secrets: blacked out where the provider repeats one, but for the content itself.
         silent_overflow: whether a 400 without a body says that the context window is exceeded.
         max_event_size: the most bytes that one event may have.
 
@@ -132,26 +133,32 @@ async def stream_call(
         LlmError: what the status, an answer that is no stream, the transport, an event that is oversized or
             undecodable (MALFORMED_RESPONSE) or a missing end (STREAM_CLOSED) amounts to.
     """
-    async with client.request("POST", url, headers=headers, content=body, watcher=sink) as response:
-        request_id = response.request_id
-        sink.note_response(status=response.status, request_id=request_id)
-        translator.request_id = request_id
-        try:
-            if not 200 <= response.status <= 299:
-                answer = await _error_body(response)
-                raise error_from_response(
-                    response.status,
-                    response.headers,
-                    answer,
-                    url=url,
-                    secrets=secrets,
-                    silent_overflow=silent_overflow,
-                )
-            await _Reader(response, sink, wire, translator, secrets, max_event_size).run()
-        except LlmError as error:
-            if error.failure.request_id is None and request_id is not None:
-                error.failure = attrs.evolve(error.failure, request_id=request_id)
-            raise
+    with kept_secret(secrets):
+        async with client.request("POST", url, headers=headers, content=body, watcher=sink) as response:
+            request_id = _id_of(response, secrets)
+            sink.note_response(status=response.status, request_id=request_id)
+            translator.request_id = request_id
+            try:
+                if not 200 <= response.status <= 299:
+                    answer = await _error_body(response)
+                    raise error_from_response(
+                        response.status,
+                        response.headers,
+                        answer,
+                        url=url,
+                        secrets=secrets,
+                        silent_overflow=silent_overflow,
+                    )
+                await _Reader(response, sink, wire, translator, secrets, max_event_size).run()
+            except LlmError as error:
+                if error.failure.request_id is None and request_id is not None:
+                    error.failure = attrs.evolve(error.failure, request_id=request_id)
+                raise
+
+
+def _id_of(response: HttpResponse, secrets: Sequence[str]) -> ProviderRequestId | None:
+    id = response.request_id
+    return id and ProviderRequestId(blacked_out(id, secrets))
 
 
 async def _error_body(response: HttpResponse) -> bytes:
@@ -164,11 +171,12 @@ async def _error_body(response: HttpResponse) -> bytes:
 class Delivery:
     """Takes what a translator made of one read to the sink, with all that there is to note of it."""
 
-    __slots__ = ("_names", "_noted", "_sink", "_translator")
+    __slots__ = ("_names", "_noted", "_secrets", "_sink", "_translator")
 
-    def __init__(self, sink: ChunkSink, translator: Translator[Any]) -> None:
+    def __init__(self, sink: ChunkSink, translator: Translator[Any], secrets: Sequence[str]) -> None:
         self._sink = sink
         self._translator = translator
+        self._secrets = secrets
         self._names: tuple[str | None, str | None] = (None, None)
         self._noted: TokenUsage | None = None
 
@@ -178,13 +186,17 @@ class Delivery:
         names = (translator.served_model, translator.response_id)
         if names != self._names:
             self._names = names
-            sink.note_response(served_model=names[0], response_id=names[1])
+            model, id = value_without(names, self._secrets)
+            sink.note_response(served_model=model, response_id=id)
         usage = translator.early_usage
         if usage is not self._noted and usage is not None:
             self._noted = usage
             sink.note_usage(usage)
-        if translator.terminal and translator.facts:
-            sink.note_response(facts=translator.facts)
+        if translator.terminal:
+            if isinstance(finish := out[-1], Finish):
+                out[-1] = finish_without(finish, self._secrets)
+            if translator.facts:
+                sink.note_response(facts=value_without(translator.facts, self._secrets))
         if out or translator.progressed:
             translator.progressed = False
             await sink.send_batch(out, received=received)
@@ -207,7 +219,7 @@ class _Reader(Generic[E]):
         self._response = response
         self._wire = wire
         self._translator = translator
-        self._send = Delivery(sink, translator).send
+        self._send = Delivery(sink, translator, secrets).send
         self._secrets = secrets
         self._framing = wire.framing(max_event_size)
         self._head = b""  # what came before the first event

@@ -15,9 +15,11 @@ from typing import Any, Final
 from ..model import codes
 from ..model.classify import is_context_window_exceeded, is_quota_exceeded, is_rate_limit_code, normalize_code
 from ..model.failures import LlmError, LlmFailure
+from ..model.identifiers import ProviderRequestId
 from .error_body import ErrorBody, decode_error_body, excerpt, html_title, is_html, read_error
 from .request_id import find_request_id
 from .retry_after import retry_after_ms
+from .secrets import BLACKED_OUT, blacked_out, value_without
 from .urls import redact_url
 
 # Bedrock and Azure name the error's class in a header.
@@ -62,7 +64,6 @@ _HINTS: Final = {
 }
 # OpenAI shows a refused key with its middle starred out.
 _MASKED_KEY: Final = re.compile(r"[\w-]{1,64}\*{3,256}[\w-]{0,64}")
-_SHORTEST_SECRET: Final = 6
 _TAG: Final = re.compile(r"<[^>]*>")
 _PAGE_SCAN: Final = 2048
 
@@ -113,7 +114,8 @@ def error_from_response(
         status, headers, body, url=url, secrets=secrets, silent_overflow=silent_overflow, now=now
     )
     error = LlmError.of(failure)
-    error.__cause__ = ProviderResponseError(status, excerpt(_header(headers, "content-type")), body)
+    declared = blacked_out(_header(headers, "content-type"), secrets)
+    error.__cause__ = ProviderResponseError(status, excerpt(declared), body)
     if hint := _HINTS.get(failure.code):
         error.add_note(hint)
     return error
@@ -148,8 +150,9 @@ def failure_from_response(
             does; by default that is INVALID_REQUEST.
         now: seconds since the epoch, for a ``Retry-After`` that is a date; default: the system's clock.
     """
-    text = body.decode("utf-8-sig", "replace")
-    error = read_error(None if is_html(text) else decode_error_body(text))
+    text = blacked_out(body.decode("utf-8-sig", "replace"), secrets)
+    headers = {name: blacked_out(value, secrets) for name, value in headers.items()}
+    error = read_error(None if is_html(text) else value_without(decode_error_body(text), secrets))
     spelled = (*error.codes, *(_header(headers, name) for name in _CODE_HEADERS))
     if error.message is not None:
         message, worded = error.message, error.message
@@ -165,7 +168,7 @@ def failure_from_response(
     if status == 404 and url is not None:
         message = f"{message} (HTTP 404 from {redact_url(url)})"
     return LlmFailure(
-        _without(secrets, message),
+        _MASKED_KEY.sub(BLACKED_OUT, message),
         code,
         status if 100 <= status <= 599 else None,
         retry_after_ms(headers, error, now=now),
@@ -191,15 +194,15 @@ def failure_from_error_object(
         headers: of the stream, for the request id where the error names none.
         secrets: as for :func:`failure_from_response`.
     """
-    facts = read_error(error)
+    facts = read_error(value_without(error, secrets))
     message = facts.message or f"The provider reported an error without a message{_named(facts)}"
     own = facts.status if facts.status is not None else status
     return LlmFailure(
-        _without(secrets, message),
+        _MASKED_KEY.sub(BLACKED_OUT, message),
         _code(facts.status, message, facts.codes),
         own if own is not None and 100 <= own <= 599 else None,
         retry_after_ms({}, facts),
-        find_request_id(headers or {}, facts.request_id),
+        _known_by(headers or {}, facts.request_id, secrets),
     )
 
 
@@ -283,8 +286,8 @@ def _header(headers: Mapping[str, str], wanted: str) -> str:
     return next((value for name, value in headers.items() if name.lower() == wanted), "")
 
 
-def _without(secrets: Sequence[str], message: str) -> str:
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            message = message.replace(secret, "[redacted]")
-    return _MASKED_KEY.sub("[redacted]", message)
+def _known_by(
+    headers: Mapping[str, str], in_body: ProviderRequestId | None, secrets: Sequence[str]
+) -> ProviderRequestId | None:
+    found = find_request_id(headers, in_body)
+    return found and ProviderRequestId(blacked_out(found, secrets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -629,3 +630,45 @@ class TestFallback:
         assert isinstance(stream.finish, Error)
         assert stream.finish.failure.code == "TRANSPORT"
         assert len(stream.settlements) == 1
+
+
+ECHO = "sk-test-123"
+
+
+async def echo_in_close(peer: Peer) -> None:
+    await peer.receive()
+    await peer.socket.aclose(1011, f"bad {ECHO}")
+
+
+async def echo_in_names(peer: Peer) -> None:
+    await peer.receive()
+    named = event("created", response={"id": ECHO, "model": ECHO, "status": "in_progress"})
+    await peer.send(*flat(named, text(0, "a"), end("incomplete", incomplete_details={"reason": ECHO})))
+
+
+async def echo_in_shape(peer: Peer) -> None:
+    await peer.receive()
+    await peer.send({"type": "response.created", "response": ECHO})
+
+
+async def echo_in_error(peer: Peer) -> None:
+    await peer.receive()
+    await peer.send(error(ECHO))
+
+
+REFUSED = Reject(401, f'{{"error": {{"message": "{ECHO}"}}}}'.encode(), ((b"x-request-id", ECHO.encode()),))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [echo_in_close, echo_in_names, echo_in_shape, echo_in_error, REFUSED],
+    ids=["close", "names", "shape", "error", "refusal"],
+)
+async def test_D10_a_repeated_key_is_told_to_nobody(script: Any) -> None:
+    async with SocketServer([script]) as server, adapter_for(server) as adapter:
+        _, stream = await run(adapter, said())
+    told = [repr(stream.finish), repr(stream.settlements), repr(stream.error), str(stream.error)]
+    if stream.error is not None:
+        told += traceback.format_exception(stream.error)
+    assert server.asked == 1
+    assert ECHO not in "".join(told).lower()

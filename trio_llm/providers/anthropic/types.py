@@ -12,7 +12,7 @@ import msgspec
 
 from ...model.codes import MALFORMED_RESPONSE
 from ...model.failures import LlmError
-from ..decode import UNDECODABLE, EventDecoder, excerpt
+from ..decode import UNDECODABLE, EventDecoder
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -106,5 +106,5 @@ def decode_answer(data: bytes) -> MessageEvent:
     """
     message = _decode_answer(data)
     if message.content is None:
-        raise LlmError(f"the provider sent no message: {excerpt(data)}", MALFORMED_RESPONSE)
+        raise LlmError("the provider sent no message", MALFORMED_RESPONSE)
     return MessageEvent(type="message_start", message=message)

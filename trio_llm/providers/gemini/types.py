@@ -13,7 +13,7 @@ import msgspec
 
 from ...model.codes import MALFORMED_RESPONSE
 from ...model.failures import LlmError
-from ..decode import UNDECODABLE, EventDecoder, excerpt
+from ..decode import UNDECODABLE, EventDecoder
 
 
 class Content(msgspec.Struct, gc=False):
@@ -78,5 +78,5 @@ def decode_answer(data: bytes) -> GenerateEvent:
     """
     answer = _decode(data)
     if answer.candidates is None and answer.prompt_feedback is None:
-        raise LlmError(f"the provider sent no answer: {excerpt(data)}", MALFORMED_RESPONSE)
+        raise LlmError("the provider sent no answer", MALFORMED_RESPONSE)
     return answer

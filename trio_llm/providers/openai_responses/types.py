@@ -12,7 +12,7 @@ import msgspec
 
 from ...model.codes import MALFORMED_RESPONSE
 from ...model.failures import LlmError
-from ..decode import UNDECODABLE, EventDecoder, excerpt
+from ..decode import UNDECODABLE, EventDecoder
 
 _SILENT = frozenset({"ping", "keepalive", "heartbeat"})
 
@@ -95,5 +95,5 @@ def decode_answer(data: bytes) -> ResponseEvent:
     """
     response = _decode_answer(data)
     if response.output is None or response.status is None:
-        raise LlmError(f"the provider sent no response: {excerpt(data)}", MALFORMED_RESPONSE)
+        raise LlmError("the provider sent no response", MALFORMED_RESPONSE)
     return ResponseEvent(type=f"response.{response.status}", response=response)

@@ -23,10 +23,12 @@ import trio
 from ...model import codes
 from ...model.chunks import Finish, Stop, StreamChunk, ToolCalls
 from ...model.failures import LlmError, LlmFailure
+from ...model.identifiers import ProviderRequestId
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.error_body import read_error
 from ...transport.errors import failure_from_error_object
+from ...transport.secrets import blacked_out, failure_without, kept_secret
 from ...transport.watcher import UNWATCHED
 from ...transport.websocket import UpgradeRefused, WebSocket, WebSocketClient
 from ..http_call import LAST_WORDS, Delivery
@@ -167,6 +169,10 @@ class SessionSockets:
             LlmError: what the handshake, the transport, an undecodable message (MALFORMED_RESPONSE) or a
                 missing end (STREAM_CLOSED) amounts to.
         """
+        with kept_secret(request.secrets):
+            await self._call(request, sink)
+
+    async def _call(self, request: Request, sink: ChunkSink) -> None:
         connection = self._take(request)
         reused = connection is not None
         if connection is not None:
@@ -181,7 +187,7 @@ class SessionSockets:
                     connection.socket.close()
                     connection, reused = None, False
                 sink.socket_closed()
-                sink.next_wire_attempt(again.failure)
+                sink.next_wire_attempt(failure_without(again.failure, request.secrets))
                 if connection is not None:
                     _attend(connection, sink)
                 continue
@@ -254,7 +260,10 @@ async def _exchange(connection: Connection, request: Request, sink: ChunkSink, *
     if turn is not None and rest is not None:
         body["previous_response_id"] = turn.response_id
     body["input"] = request.items if rest is None else rest
-    sink.note_response(status=101, request_id=None if connection.told else connection.socket.request_id)
+    id = None if connection.told else connection.socket.request_id
+    if id is not None:
+        id = ProviderRequestId(blacked_out(id, request.secrets))
+    sink.note_response(status=101, request_id=id)
     connection.told = True
     reader = _Reader(connection, request, sink, continued=rest is not None, reused=reused)
     try:
@@ -282,7 +291,7 @@ class _Reader:
         self._continued = continued
         self._reused = reused
         self._translator = ResponsesTranslator(request.secrets)
-        self._delivery = Delivery(sink, self._translator)
+        self._delivery = Delivery(sink, self._translator, request.secrets)
         self.begun = False
 
     async def run(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...model.chunks import BlockEnd, StreamChunk, TokenUsage
+from ...model.chunks import BlockEnd, Finish, StreamChunk, TokenUsage
 from ...model.codes import STREAM_CLOSED
 from ...model.failures import LlmError
 from ...model.requests import GenerateOptions
 from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient
+from ...transport.secrets import finish_without, kept_secret, value_without
 from .config import PydanticAiConfig
 from .failures import error_of
 from .generators import run_and_close
@@ -52,6 +53,10 @@ class Attempt:
         Args:
             images: image bytes in base64, by attachment id.
         """
+        with kept_secret(self._secrets):
+            await self._run(images)
+
+    async def _run(self, images: Mapping[str, str]) -> None:
         async with self._exchange as exchange:
             try:
                 response = await run_and_close(self._pull(images))
@@ -72,6 +77,9 @@ class Attempt:
             received = exchange.response
             request_id = None if received is None else received.request_id
             self._translator.finish(self._library.messages, response, request_id, self._out)
+            finish = self._out[-1]
+            assert isinstance(finish, Finish)
+            self._out[-1] = finish_without(finish, self._secrets)
             await self._flush()
             await exchange.drain()
 
@@ -112,9 +120,8 @@ class Attempt:
     def _note(self, stream: Any) -> None:
         if not self._introduced and stream.provider_response_id is not None:
             self._introduced = True
-            self._sink.note_response(
-                served_model=stream.model_name or None, response_id=stream.provider_response_id or None
-            )
+            model, id = value_without((stream.model_name, stream.provider_response_id), self._secrets)
+            self._sink.note_response(served_model=model or None, response_id=id or None)
         usage = token_usage(stream.usage)
         if usage is not None and usage != self._noted:
             self._noted = usage

@@ -11,6 +11,7 @@ from ...model.classify import is_context_window_exceeded, is_quota_exceeded, nor
 from ...model.error_chain import error_chain
 from ...model.failures import LlmError, LlmFailure
 from ...transport.errors import failure_from_error_object, failure_from_response
+from ...transport.secrets import blacked_out
 from .library import Library
 
 _BROKEN_WORDING: Final = re.compile(
@@ -53,9 +54,7 @@ def error_of(library: Library, error: Exception, *, asked: bool, secrets: tuple[
 
 def _failure(library: Library, error: Exception, asked: bool, secrets: tuple[str, ...]) -> LlmFailure:
     exceptions = library.exceptions
-    message = error_chain(error)
-    for secret in secrets:
-        message = message.replace(secret, "[redacted]")
+    message = blacked_out(error_chain(error), secrets)
     if isinstance(error, exceptions.UserError):
         return LlmFailure(message, codes.UNKNOWN if asked else codes.UNSUPPORTED_OPTION)
     if isinstance(error, exceptions.ModelAPIError):

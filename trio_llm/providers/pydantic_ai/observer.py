@@ -15,11 +15,13 @@ from typing import Any, Final, Self, cast
 
 from ...model import codes
 from ...model.failures import LlmError, LlmFailure
+from ...model.identifiers import ProviderRequestId
 from ...protocol.json_text import decode_lenient
 from ...protocol.sse import SseDecoder
 from ...streaming.contract import ChunkSink
 from ...transport.client import HttpClient, HttpRequest, HttpResponse
 from ...transport.errors import error_from_response, failure_from_error_object
+from ...transport.secrets import blacked_out
 from ..http_call import ERROR_BODY_LIMIT, HEAD_LIMIT
 
 # All that is taken over of what an SDK wants to send. Its other headers describe the machine, or are what
@@ -108,7 +110,8 @@ class ObservedExchange:
             watcher=self._sink,
         )
         response = await self._request.__aenter__()
-        self._sink.note_response(status=response.status, request_id=response.request_id)
+        id = response.request_id and ProviderRequestId(blacked_out(response.request_id, self._secrets))
+        self._sink.note_response(status=response.status, request_id=id)
         said = {"status_code": response.status, "headers": list(response.headers.items()), "request": request}
         if 200 <= response.status <= 299:
             self.response = response
