@@ -10,6 +10,7 @@ import pytest
 
 from trio_llm.model.chunks import Error, Stop
 from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
+from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import CallId, ReasoningEffortId, SessionId
 from trio_llm.model.messages import (
     ModelSource,
@@ -17,7 +18,7 @@ from trio_llm.model.messages import (
     create_tool_result_message,
     create_user_message,
 )
-from trio_llm.model.requests import ToolSchema
+from trio_llm.model.requests import NamedTool, ToolSchema
 from trio_llm.protocol.json_text import encode_body
 from trio_llm.providers.deepseek import DEEPSEEK, DeepSeekAdapter
 from trio_llm.providers.openai_chat import ChatAdapter, ChatProfile, profiles
@@ -55,7 +56,8 @@ def body(profile: ChatProfile, **fields: Any) -> dict[str, Any]:
 class TestEveryProfile:
     def test_makes_a_body(self, profile: ChatProfile) -> None:
         tools = {} if "tools" in profile.unsupported else {"tools": [TOOL]}
-        said = body(profile, max_tokens=5, stop=["x"], messages=HISTORY, system="s", **tools)
+        stop = ["x"] * (profile.max_stops or 5)
+        said = body(profile, max_tokens=5, stop=stop, messages=HISTORY, system="s", **tools)
         assert said["stream"] is True
         assert said[profile.max_tokens_field] == 5
         assert said["messages"][0]["role"] == profile.system_role
@@ -99,6 +101,90 @@ class TestQuirks:
         profile = profiles.PROFILES[name]
         assert profile.reasoning_field is not None
         assert body(profile, messages=HISTORY)["messages"][1][profile.reasoning_field] == "hm"
+
+    @pytest.mark.parametrize(
+        ("name", "honoured"),
+        [
+            ("openai", {"auto", "none", "required", "named"}),
+            ("vllm", {"auto", "none", "required", "named"}),
+            ("llama.cpp", {"auto", "none", "required"}),
+            ("lmstudio", {"auto", "none", "required"}),
+            ("zai", {"auto"}),
+            ("ollama", {"auto"}),
+        ],
+    )
+    def test_L11_a_tool_choice_that_a_server_drops_or_refuses_is_refused(
+        self, name: str, honoured: set[str]
+    ) -> None:
+        for choice in ("auto", "none", "required", "named"):
+            asked = NamedTool("t") if choice == "named" else choice
+            if choice in honoured:
+                assert "tool_choice" in body(profiles.PROFILES[name], tools=[TOOL], tool_choice=asked)
+            else:
+                with pytest.raises(LlmError, match=f"tool_choice '{choice}'") as caught:
+                    body(profiles.PROFILES[name], tools=[TOOL], tool_choice=asked)
+                assert caught.value.code == "UNSUPPORTED_OPTION"
+
+    @pytest.mark.parametrize(
+        ("name", "most"), [("openai", 4), ("azure", 4), ("groq", 4), ("cerebras", 4), ("zai", 1)]
+    )
+    def test_L11_more_stop_strings_than_documented_are_refused(self, name: str, most: int) -> None:
+        assert len(body(profiles.PROFILES[name], stop=["x"] * most)["stop"]) == most
+        with pytest.raises(LlmError, match=f"at most {most}") as caught:
+            body(profiles.PROFILES[name], stop=["x"] * (most + 1))
+        assert caught.value.code == "UNSUPPORTED_OPTION"
+
+    @pytest.mark.parametrize(
+        ("name", "effort", "fields"),
+        [
+            ("groq", "default", {"reasoning_effort": "default"}),
+            ("xai", "xhigh", {"reasoning_effort": "xhigh"}),
+            ("mistral", "high", {"reasoning_effort": "high"}),
+            ("openrouter", "xhigh", {"reasoning": {"effort": "xhigh"}}),
+            ("moonshot", "off", {"thinking": {"type": "disabled"}}),
+            ("qwen", "on", {"enable_thinking": True}),
+            ("zai", "max", {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+            ("zai", "off", {"thinking": {"type": "disabled"}}),
+            ("cerebras", "none", {"reasoning_effort": "none"}),
+            ("together", "low", {"reasoning_effort": "low"}),
+            ("together", "on", {"reasoning": {"enabled": True}}),
+            ("fireworks", "none", {"reasoning_effort": "none"}),
+            ("perplexity", "minimal", {"reasoning_effort": "minimal"}),
+            ("vllm", "off", {"chat_template_kwargs": {"enable_thinking": False}}),
+            ("llama.cpp", "on", {"chat_template_kwargs": {"enable_thinking": True}}),
+            ("ollama", "none", {"reasoning_effort": "none"}),
+        ],
+    )
+    def test_efforts_are_spelled_as_each_server_documents_them(
+        self, name: str, effort: str, fields: dict[str, Any]
+    ) -> None:
+        profile = profiles.PROFILES[name]
+        assert body(profile, reasoning_effort=ReasoningEffortId(effort)) == body(profile) | fields
+
+    @pytest.mark.parametrize(
+        ("name", "url", "variable"),
+        [
+            ("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+            ("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+            ("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+            ("qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+            ("azure", None, "AZURE_OPENAI_API_KEY"),
+        ],
+    )
+    def test_addresses_and_keys_are_the_documented_ones(
+        self, name: str, url: str | None, variable: str
+    ) -> None:
+        profile = profiles.PROFILES[name]
+        assert (profile.base_url, profile.key_variable) == (url, variable)
+
+    @pytest.mark.parametrize("name", ["groq", "cerebras"])
+    def test_thinking_can_be_asked_for_apart_from_the_text(self, name: str) -> None:
+        options = {"reasoning_format": "parsed"}
+        assert body(profiles.PROFILES[name], provider_options=options)["reasoning_format"] == "parsed"
+
+    def test_what_a_server_has_withdrawn_is_no_option(self) -> None:
+        with pytest.raises(LlmError, match="search_parameters"):
+            body(profiles.XAI, provider_options={"search_parameters": {}})
 
     @pytest.mark.parametrize("name", ["openai", "moonshot"])
     def test_a_session_is_a_cache_key(self, name: str) -> None:
@@ -155,6 +241,7 @@ class TestRefusals:
             ({"options": {"temperature"}}, "temperature"),
             ({"options": {"thinking"}, "efforts": {"on": {"thinking": True}}}, "thinking"),
             ({"options": {"session"}, "session_field": "session"}, "session"),
+            ({"tool_choices": {"any"}}, "any"),
         ],
     )
     def test_a_profile_is_consistent(self, changes: dict[str, Any], named: str) -> None:

@@ -20,6 +20,8 @@ from ..listed_model import ListedModel, model_info
 ANY_SHORT_ID: Final = HistoryRules(call_ids=re.compile("[!-~]{1,64}"))
 """OpenAI refuses longer ids of calls ("string too long", maximum length 64)."""
 
+TOOL_CHOICES: Final = frozenset({"auto", "named", "none", "required"})
+"""What ``tool_choice`` can ask for."""
 
 VOCABULARY_FIELDS: Final = frozenset(
     {
@@ -83,7 +85,9 @@ class ChatProfile:
         default_effort: of models that do not say otherwise; None keeps the provider's own default.
         off_effort: the effort that switches thinking off: the only one of a deployment without thinking.
         title_without_thinking: whether a session title is always asked for with ``off_effort``.
+        tool_choices: those that the server honours; ``named`` names one tool.
         required_choice: how ``tool_choice="required"`` is spelled.
+        max_stops: how many stop strings a request may have; None leaves it to the server.
         json_schema: whether ``response_format`` may carry a schema.
         unsupported: names of request fields the server refuses or ignores.
         options: the keys of ``provider_options``; each goes into the body as it is.
@@ -95,7 +99,8 @@ class ChatProfile:
 
     Raises:
         ValueError: ``default_effort`` or ``off_effort`` is none of ``efforts``; ``options`` holds what the
-            vocabulary owns; ``returned`` holds what is not returnable.
+            vocabulary owns; ``returned`` holds what is not returnable;
+            ``tool_choices`` holds what is no choice.
     """
 
     id: str
@@ -121,7 +126,13 @@ class ChatProfile:
     default_effort: str | None = None
     off_effort: str | None = None
     title_without_thinking: bool = False
+    tool_choices: frozenset[str] = attrs.field(
+        default=TOOL_CHOICES,
+        converter=_names,
+        validator=attrs.validators.deep_iterable(attrs.validators.in_(TOOL_CHOICES)),
+    )
     required_choice: str = "required"
+    max_stops: int | None = None
     json_schema: bool = True
     unsupported: frozenset[str] = attrs.field(default=frozenset(), converter=_names)
     options: frozenset[str] = attrs.field(default=frozenset(), converter=_names)

@@ -1,6 +1,7 @@
 """Ready profiles of servers that speak chat completions.
 
-Each says what its documentation said in 2026; a deployment that differs takes ``attrs.evolve`` of one.
+Each says what its documentation said in 2026, with the page where it departs from what others do; a
+deployment that differs takes ``attrs.evolve`` of one.
 Models are not listed: catalogues age, and every profile dispatches any id. DeepSeek's profile lives in
 :mod:`trio_llm.providers.deepseek`.
 """
@@ -31,6 +32,7 @@ _OPENAI_OPTIONS: Final = _SAMPLING | {
     "web_search_options",
 }
 _OPEN_WEIGHTS: Final = _SAMPLING | {"logit_bias", "min_p", "repetition_penalty", "top_k"}
+_HOSTED: Final = frozenset({"parallel_tool_calls", "reasoning_format", "seed", "service_tier", "user"})
 _AFTER_RESULTS: Final = "Understood."
 
 
@@ -42,7 +44,10 @@ def _switch(on: dict[str, Any], off: dict[str, Any], levels: Iterable[str] = ())
     return {**{level: {**on, "reasoning_effort": level} for level in levels}, "on": on, "off": off}
 
 
-_THINKING: Final = _switch({"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}})
+def _thinking(*levels: str) -> dict[str, Any]:
+    return _switch({"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}, levels)
+
+
 _TEMPLATE: Final = _switch(
     {"chat_template_kwargs": {"enable_thinking": True}},
     {"chat_template_kwargs": {"enable_thinking": False}},
@@ -56,20 +61,20 @@ OPENAI: Final = ChatProfile(
     max_tokens_field="max_completion_tokens",
     efforts=_efforts("none", "minimal", "low", "medium", "high", "xhigh"),
     off_effort="none",
+    max_stops=4,  # API reference, "Create chat completion": "Up to 4 sequences"
     options=_OPENAI_OPTIONS,
     session_field="prompt_cache_key",
 )
 
-AZURE: Final = ChatProfile(
+AZURE: Final = attrs.evolve(
+    OPENAI,
     id="azure",
-    name="Azure OpenAI",  # base URL: https://RESOURCE.openai.azure.com/openai/v1
+    name="Azure OpenAI",
+    base_url=None,  # https://RESOURCE.openai.azure.com/openai/v1
     key_variable="AZURE_OPENAI_API_KEY",
     key_header="api-key",
     key_prefix="",
-    max_tokens_field="max_completion_tokens",
-    efforts=_efforts("none", "minimal", "low", "medium", "high", "xhigh"),
-    off_effort="none",
-    options=_OPENAI_OPTIONS,
+    session_field=None,
 )
 
 OPENROUTER: Final = ChatProfile(
@@ -118,9 +123,12 @@ GROQ: Final = ChatProfile(
     base_url="https://api.groq.com/openai/v1",
     key_variable="GROQ_API_KEY",
     max_tokens_field="max_completion_tokens",
+    # console.groq.com/docs/reasoning: Qwen takes none and default, gpt-oss the levels. There, too: without a
+    # reasoning_format of "parsed" Qwen's thinking stands in the text, between tags.
     efforts=_efforts("none", "default", "low", "medium", "high"),
     off_effort="none",
-    options={"parallel_tool_calls", "seed", "service_tier", "user"},
+    max_stops=4,  # API reference, "Create chat completion": "Up to 4 sequences"
+    options=_HOSTED | {"include_reasoning"},
 )
 
 XAI: Final = ChatProfile(
@@ -129,9 +137,11 @@ XAI: Final = ChatProfile(
     base_url="https://api.x.ai/v1",
     key_variable="XAI_API_KEY",
     max_tokens_field="max_completion_tokens",
-    efforts=_efforts("none", "low", "medium", "high"),
+    # docs.x.ai, "Reasoning": the levels up to high. The list of models (capabilities.reasoning_effort) names
+    # xhigh as well.
+    efforts=_efforts("none", "low", "medium", "high", "xhigh"),
     off_effort="none",
-    options=_SAMPLING | {"parallel_tool_calls", "search_parameters", "user"},
+    options=_SAMPLING | {"parallel_tool_calls", "user"},
     session_header="x-grok-conv-id",
 )
 
@@ -169,7 +179,7 @@ MOONSHOT: Final = ChatProfile(
     # "thinking is enabled but reasoning_content is missing in assistant tool call message"
     unthought_calls=" ",
     # Kimi K3 takes levels, K2.5 and K2.6 the switch.
-    efforts=_efforts("low", "high", "max") | _THINKING,
+    efforts=_efforts("low", "high", "max") | _thinking(),
     off_effort="off",
     options={"frequency_penalty", "presence_penalty", "safety_identifier"},
     session_field="prompt_cache_key",
@@ -201,10 +211,12 @@ ZAI: Final = ChatProfile(
     key_variable="ZAI_API_KEY",
     include_usage=False,
     reasoning_field="reasoning_content",
-    efforts=_THINKING,
+    # docs.bigmodel.cn, "Migrate to GLM-5.2": from there on thinking has two levels, high and max.
+    efforts=_thinking("high", "max"),
     off_effort="off",
     json_schema=False,
-    unsupported={"tool_choice"},  # only "auto", which is the default
+    tool_choices={"auto"},
+    max_stops=1,  # docs.z.ai, "Chat Completion": one stop word is supported
     options={"do_sample", "request_id", "tool_stream", "user_id"},
 )
 
@@ -214,20 +226,23 @@ CEREBRAS: Final = ChatProfile(
     base_url="https://api.cerebras.ai/v1",
     key_variable="CEREBRAS_API_KEY",
     max_tokens_field="max_completion_tokens",
+    # inference-docs.cerebras.ai, "Reasoning": gpt-oss takes the levels, GLM none. There, too: without a
+    # reasoning_format of "parsed" Qwen's thinking stands in the text, between tags.
     efforts=_efforts("none", "low", "medium", "high"),
     off_effort="none",
-    options={"logit_bias", "parallel_tool_calls", "prediction", "seed", "service_tier", "user"},
+    max_stops=4,  # API reference, "Chat completions": "Up to 4 sequences"
+    options=_HOSTED | {"logit_bias", "prediction"},
     silent_overflow=True,
 )
 
 TOGETHER: Final = ChatProfile(
     id="together",
     name="Together",
-    base_url="https://api.together.xyz/v1",
+    base_url="https://api.together.ai/v1",  # docs.together.ai, "OpenAI compatibility"
     key_variable="TOGETHER_API_KEY",
-    efforts=_switch(
-        {"reasoning": {"enabled": True}}, {"reasoning": {"enabled": False}}, ("low", "medium", "high")
-    ),
+    # "Reasoning": models of adjustable effort take the levels by themselves, hybrid ones the switch.
+    efforts=_efforts("low", "medium", "high")
+    | _switch({"reasoning": {"enabled": True}}, {"reasoning": {"enabled": False}}),
     off_effort="off",
     options=_OPEN_WEIGHTS | {"safety_model"},
 )
@@ -254,7 +269,11 @@ PERPLEXITY: Final = ChatProfile(
     efforts=_efforts("minimal", "low", "medium", "high"),
     unsupported={"tools", "tool_choice"},
     options={
+        "disable_search",
+        "enable_search_classifier",
         "frequency_penalty",
+        "image_domain_filter",
+        "image_format_filter",
         "language_preference",
         "last_updated_after_filter",
         "last_updated_before_filter",
@@ -264,6 +283,7 @@ PERPLEXITY: Final = ChatProfile(
         "search_after_date_filter",
         "search_before_date_filter",
         "search_domain_filter",
+        "search_language_filter",
         "search_mode",
         "search_recency_filter",
         "top_k",
@@ -304,6 +324,7 @@ LLAMA_CPP: Final = ChatProfile(
     reasoning_field="reasoning_content",
     efforts=_TEMPLATE,
     off_effort="off",
+    tool_choices={"auto", "none", "required"},  # an object is taken for auto, without a word
     options=_SAMPLING
     | {
         "cache_prompt",
@@ -330,6 +351,7 @@ LM_STUDIO: Final = ChatProfile(
     base_url="http://127.0.0.1:1234/v1",
     key_required=False,
     efforts=_efforts("low", "medium", "high"),
+    tool_choices={"auto", "none", "required"},  # "Invalid tool_choice type: 'object'"
     options=_SAMPLING | {"draft_model", "logit_bias", "min_p", "repeat_penalty", "top_k", "ttl"},
 )
 
@@ -341,7 +363,7 @@ OLLAMA: Final = ChatProfile(
     reasoning_field="reasoning",
     efforts=_efforts("none", "low", "medium", "high"),
     off_effort="none",
-    unsupported={"tool_choice"},  # taken and ignored
+    tool_choices={"auto"},  # "OpenAI compatibility": the field is not supported; it is taken and ignored
     options=_SAMPLING,
 )
 

@@ -42,6 +42,12 @@ def check_options(options: GenerateOptions, profile: ChatProfile) -> None:
     for field in profile.unsupported:
         if getattr(options, field) not in (None, ()):
             raise LlmError(f"{profile.name} has no {field}", UNSUPPORTED_OPTION)
+    choice = "named" if isinstance(options.tool_choice, NamedTool) else options.tool_choice
+    if choice is not None and choice not in profile.tool_choices:
+        known = ", ".join(sorted(profile.tool_choices)) or "none at all"
+        raise LlmError(f"{profile.name} has no tool_choice {choice!r} (known: {known})", UNSUPPORTED_OPTION)
+    if profile.max_stops is not None and len(options.stop or ()) > profile.max_stops:
+        raise LlmError(f"{profile.name} takes at most {profile.max_stops} of stop", UNSUPPORTED_OPTION)
     if options.response_format is not None and not profile.json_schema:
         raise LlmError(f"{profile.name} takes no JSON schema as response_format", UNSUPPORTED_OPTION)
     for key in options.provider_options or ():
