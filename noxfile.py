@@ -76,7 +76,7 @@ def library(session: nox.Session) -> None:
 @nox.session
 def interop(session: nox.Session) -> None:
     """Every adapter against mock servers of others: llmock and fakellm, and aimock where there is npm."""
-    session.install("-e", ".[test,interop]")
+    session.install("-e", ".[test,interop,pydantic-ai]")
     env = {}
     if shutil.which("npm") is not None:
         folder = session.create_tmp()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 import attrs
+import pytest
 
 from trio_llm.model.catalogue import ModelDiscoveryRequest
 from trio_llm.model.chunks import Aborted, Error, Stop, TokenUsage, ToolCalls
@@ -21,12 +23,16 @@ from trio_llm.providers.ollama import OllamaAdapter, OllamaConfig
 from trio_llm.providers.openai_chat import ChatAdapter, ChatConfig, ChatProfile
 from trio_llm.providers.openai_chat.profiles import PROFILES
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig
+from trio_llm.providers.pydantic_ai import PydanticAiAdapter, PydanticAiConfig
 from trio_llm.runtime.generate import Generated
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.contract import LlmAdapter
 
 Make: TypeAlias = Callable[[str], LlmAdapter]
 """An adapter for a base URL."""
+
+CLAUDE: Final = "claude-mock"
+"""No real model: Anthropic's SDK warns of those that are to be retired, and a warning is an error here."""
 
 QUICK: Final = NormalRetry(initial_delay_ms=60, jitter_ratio=0.5, max_retries=3)
 WEATHER: Final = ToolSchema(
@@ -85,6 +91,31 @@ class Endpoint:
     def adapter(self, server: str) -> LlmAdapter:
         """An adapter that reaches it."""
         return self.make(server + self.path)
+
+
+LIBRARY: Final = "library-"
+"""What the names of the endpoints over pydantic-ai begin with."""
+
+
+def library(provider: str, path: str, model: str = "gpt-4o", *, counts: bool = True) -> Endpoint:
+    """An endpoint that the adapter over pydantic-ai reaches, by one of that library's providers."""
+
+    def make(base_url: str) -> LlmAdapter:
+        return PydanticAiAdapter(PydanticAiConfig(provider=provider, **_common(base_url)))
+
+    return Endpoint(LIBRARY + provider, make, path, model, counts=counts)
+
+
+def rows(endpoints: Iterable[Endpoint]) -> list[Any]:
+    """The parameters of a test; those over pydantic-ai are skipped where it is not installed."""
+    missing = pytest.mark.skipif(
+        find_spec("pydantic_ai") is None,
+        reason="the package pydantic-ai-slim (extra 'pydantic-ai') is not installed",
+    )
+    return [
+        pytest.param(endpoint, id=endpoint.name, marks=missing if endpoint.name.startswith(LIBRARY) else ())
+        for endpoint in endpoints
+    ]
 
 
 @attrs.define

@@ -9,7 +9,18 @@ import pytest
 from trio_llm.runtime.runtime import LlmRuntime
 
 from .servers import script, serving
-from .talk import WEATHER, Endpoint, Talk, anthropic, chat, check_calls, check_text
+from .talk import (
+    CLAUDE,
+    WEATHER,
+    Endpoint,
+    Talk,
+    anthropic,
+    chat,
+    check_calls,
+    check_text,
+    library,
+    rows,
+)
 
 FAKELLM = script("fakellm") or pytest.skip(
     "the package fakellm (extra 'interop') is not installed", allow_module_level=True
@@ -36,6 +47,9 @@ ENDPOINTS = [
     Endpoint("openai", chat("openai"), "/v1", counts=False),
     Endpoint("deepseek-like", chat("vllm"), "/v1", "some/model", counts=False),
     Endpoint("anthropic", anthropic, "", "claude-sonnet-4-5", counts=False),
+    library("openai-chat", "/v1", counts=False),
+    library("vllm", "/v1", "some/model", counts=False),
+    library("anthropic", "", CLAUDE, counts=False),
 ]
 
 
@@ -52,7 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield base_url
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+@pytest.mark.parametrize("endpoint", rows(ENDPOINTS))
 async def test_an_agents_turns(server: str, endpoint: Endpoint) -> None:
     async with LlmRuntime() as llm:
         llm.register_adapter("p", endpoint.adapter(server))
@@ -65,7 +79,7 @@ async def test_an_agents_turns(server: str, endpoint: Endpoint) -> None:
         assert check_text(await talk.go_on(tools=[WEATHER]), endpoint) == "It is mild in both."
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+@pytest.mark.parametrize("endpoint", rows(ENDPOINTS))
 async def test_text_by_a_rule_and_by_none(server: str, endpoint: Endpoint) -> None:
     async with LlmRuntime() as llm:
         llm.register_adapter("p", endpoint.adapter(server))

@@ -15,6 +15,7 @@ from trio_llm.runtime.runtime import LlmRuntime
 
 from .servers import script, serving
 from .talk import (
+    CLAUDE,
     WEATHER,
     Endpoint,
     Talk,
@@ -24,7 +25,9 @@ from .talk import (
     check_text,
     discovered,
     gemini,
+    library,
     responses,
+    rows,
 )
 
 LLMOCK = script("llmock") or pytest.skip(
@@ -42,6 +45,16 @@ ENDPOINTS = [
     Endpoint("anthropic", anthropic, "/anthropic", "claude-sonnet-4-5"),
     Endpoint("gemini", gemini, "/gemini", "gemini-2.5-flash"),
     Endpoint("responses", responses, "/v1"),
+]
+OVER_LIBRARY = [
+    library("openai-chat", "/v1"),
+    library("openai-responses", "/v1"),
+    library("anthropic", "/anthropic", CLAUDE),
+    library("google", "/gemini", "gemini-2.5-flash"),
+    # Only if asked to, unlike Groq.
+    library("groq", "/groq", "llama-3.3-70b-versatile", counts=False),
+    library("cohere", "/cohere", "command-r-plus"),
+    library("together", "/together/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
 ]
 
 
@@ -81,7 +94,7 @@ def admin(server: str) -> Admin:
     return Admin(server)
 
 
-@pytest.fixture(params=ENDPOINTS, ids=lambda endpoint: endpoint.name)
+@pytest.fixture(params=rows([*ENDPOINTS, *OVER_LIBRARY]))
 async def talk(request: pytest.FixtureRequest, server: str) -> AsyncIterator[Talk]:
     async with LlmRuntime() as llm:
         llm.register_adapter("p", request.param.adapter(server))
@@ -171,6 +184,8 @@ async def test_a_slow_first_token_is_waited_for(talk: Talk, admin: Admin) -> Non
     assert len(admin.requests()) == 3
 
 
-async def test_the_endpoint_lists_its_models(server: str, talk: Talk, admin: Admin) -> None:
-    async with talk.endpoint.adapter(server) as adapter:
+# Without the library's adapter, which asks no endpoint.
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_the_endpoint_lists_its_models(server: str, endpoint: Endpoint, admin: Admin) -> None:
+    async with endpoint.adapter(server) as adapter:
         assert await discovered(adapter)
