@@ -126,7 +126,8 @@ class TestQuirks:
                 assert caught.value.code == "UNSUPPORTED_OPTION"
 
     @pytest.mark.parametrize(
-        ("name", "most"), [("openai", 4), ("azure", 4), ("groq", 4), ("cerebras", 4), ("zai", 1)]
+        ("name", "most"),
+        [("openai", 4), ("azure", 4), ("groq", 4), ("moonshot", 5), ("cerebras", 4), ("zai", 1)],
     )
     def test_L11_more_stop_strings_than_documented_are_refused(self, name: str, most: int) -> None:
         assert len(body(profiles.PROFILES[name], stop=["x"] * most)["stop"]) == most
@@ -141,6 +142,7 @@ class TestQuirks:
             ("xai", "xhigh", {"reasoning_effort": "xhigh"}),
             ("mistral", "high", {"reasoning_effort": "high"}),
             ("openrouter", "xhigh", {"reasoning": {"effort": "xhigh"}}),
+            ("moonshot", "max", {"reasoning_effort": "max"}),
             ("moonshot", "off", {"thinking": {"type": "disabled"}}),
             ("qwen", "on", {"enable_thinking": True}),
             ("zai", "max", {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),

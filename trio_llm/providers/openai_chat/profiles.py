@@ -178,9 +178,10 @@ MOONSHOT: Final = ChatProfile(
     reasoning_field="reasoning_content",
     # "thinking is enabled but reasoning_content is missing in assistant tool call message"
     unthought_calls=" ",
-    # Kimi K3 takes levels, K2.5 and K2.6 the switch.
+    # platform.kimi.ai, "Model Parameter Reference": K3 takes levels, K2.5 and K2.6 the switch; never both.
     efforts=_efforts("low", "high", "max") | _thinking(),
     off_effort="off",
+    max_stops=5,  # "Create Chat Completion"
     options={"frequency_penalty", "presence_penalty", "safety_identifier"},
     session_field="prompt_cache_key",
 )
