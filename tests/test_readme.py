@@ -10,6 +10,8 @@ import pytest
 import trio
 
 import trio_llm
+from trio_llm import codes
+from trio_llm.model.policy import DEFAULT_RETRYABLE_CODES
 from trio_llm.testing.demo_provider import demo_provider
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,6 +120,13 @@ def test_every_public_class_and_function_says_what_it_is() -> None:
     values = [getattr(trio_llm, name) for name in trio_llm.__all__]
     assert [value for value in values if inspect.isclass(value) and not value.__doc__] == []
     assert [value for value in values if inspect.isfunction(value) and not value.__doc__] == []
+
+
+def test_the_guide_explains_every_code() -> None:
+    page = (ROOT / "docs" / "guide" / "failures.rst").read_text()
+    explained = dict(re.findall(r"^``([A-Z_]+)``( \*)?", page, re.MULTILINE))
+    assert set(explained) == {code for code in vars(codes).values() if str(code).isupper()}
+    assert {code for code, mark in explained.items() if mark} == set(DEFAULT_RETRYABLE_CODES)
 
 
 def test_reading_of_programs() -> None:
