@@ -18,11 +18,12 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.identity import AppIdentity
 from trio_llm.testing.wire_script import Cut, Hold, Raw, Reset, Response
 from trio_llm.testing.wire_server import WireServer
+from trio_llm.transport.upgrade import UpgradeRefused
 from trio_llm.transport.watcher import UNWATCHED, CallWatcher
-from trio_llm.transport.websocket import BACKLOG, UpgradeRefused, WebSocket, WebSocketClient
+from trio_llm.transport.websocket import BACKLOG, WebSocket, WebSocketClient
 
 from .http_parts import SCHEMES, Marks, client_tls, open_descriptors, serve
-from .websocket_server import Peer, Reject, SocketServer
+from .websocket_server import Peer, Reject, SocketServer, frame
 
 HANDSHAKE = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
 
@@ -177,13 +178,29 @@ async def test_the_servers_close_comes_after_its_messages() -> None:
             await socket.send(b"{}")
 
 
-async def test_a_request_that_is_too_large_for_the_server() -> None:
+@pytest.mark.parametrize("said", ["too big", "Exceeded maximum message size: 5 bytes"])
+async def test_a_request_that_is_too_large_for_the_server(said: str) -> None:
     async def answer(peer: Peer) -> None:
-        await peer.socket.aclose(1009, "too big")
+        await peer.socket.aclose(1009, said)
+
+    async with SocketServer([answer]) as server, opened(server.url) as socket:
+        with pytest.raises(LlmError, match=said) as caught:
+            await socket.receive()
+    assert caught.value.code == "INVALID_REQUEST"
+
+
+async def test_what_the_server_said_before_sending_failed_is_not_lost() -> None:
+    """It closes and hangs up while the request is still on its way."""
+
+    async def answer(peer: Peer) -> None:
+        raw: Any = peer.socket._stream
+        await raw.send_all(frame(8, pack("!H", 1009) + b"too big"))
+        raw.socket.close()
 
     async with SocketServer([answer]) as server, opened(server.url) as socket:
         with pytest.raises(LlmError, match="too big") as caught:
-            await socket.receive()
+            while True:
+                await socket.send(b"[" + b" " * 8_000_000 + b"]")
     assert caught.value.code == "INVALID_REQUEST"
 
 
@@ -199,14 +216,34 @@ async def test_a_connection_that_is_reset() -> None:
         assert caught.value.code == "TRANSPORT"
 
 
-async def test_bytes_that_are_no_frame() -> None:
+@pytest.mark.parametrize(
+    ("garbage", "code"),
+    [
+        (b"\xff" * 64, "TRANSPORT"),
+        (frame(0, b"a continuation of nothing"), "TRANSPORT"),
+        (b"\x81\x85mask" + b"hello", "TRANSPORT"),
+        (frame(8, pack("!H", 5)), "TRANSPORT"),
+        (frame(8, pack("!H", 1000) + b"\xff"), "MALFORMED_RESPONSE"),
+        (frame(1, b"\xff"), "MALFORMED_RESPONSE"),
+        (frame(1, b"half\xc3"), "MALFORMED_RESPONSE"),
+    ],
+    ids=["no-frame", "continuation", "masked", "reserved-code", "reason", "no-utf-8", "half-a-character"],
+)
+async def test_what_cannot_be_read_comes_after_what_can_and_is_not_the_servers_close(
+    garbage: bytes, code: str
+) -> None:
     async def answer(peer: Peer) -> None:
-        await peer.socket._stream.send_all(b"\xff" * 64)
+        await peer.socket._stream.send_all(frame(1, b"one") + frame(1, b"two") + garbage)
         await peer.hold()
 
     async with SocketServer([answer]) as server, opened(server.url) as socket:
-        with pytest.raises(LlmError):
-            await socket.receive()
+        messages: list[bytes] = []
+        with pytest.raises(LlmError) as caught:
+            while True:
+                messages += await socket.receive()
+        assert messages == [b"one", b"two"]
+        assert caught.value.code == code
+        assert "the server closed" not in caught.value.failure.message
         assert not socket.usable
         with trio.fail_after(5):
             await server.peers[0].gone.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from struct import pack
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -13,6 +14,20 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, WebSocketServer
 
 from .http_parts import server_tls
+
+
+def frame(opcode: int, payload: bytes, *, last: bool = True) -> bytes:
+    """A frame as a server sends it (RFC 6455 section 5.2): not masked.
+
+    Args:
+        opcode: 0 continuation, 1 text, 2 binary, 8 close, 9 ping.
+        last: of its message.
+    """
+    size = len(payload)
+    length = (
+        bytes([size]) if size < 126 else pack("!BH", 126, size) if size < 2**16 else pack("!BQ", 127, size)
+    )
+    return bytes([opcode | 0x80 * last]) + length + payload
 
 
 @attrs.define(eq=False)

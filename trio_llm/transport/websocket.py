@@ -7,10 +7,9 @@ imported only when a WebSocket is opened.
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,13 +19,12 @@ from ..model import codes
 from ..model.failures import LlmError
 from ..model.identifiers import ProviderRequestId
 from ..model.identity import APP_IDENTITY, AppIdentity, attribution_headers
-from .client import checked_headers
 from .connection import READ_SIZE, Connection, Endpoint, Route, connect
-from .errors import failure_from_response
+from .headers import checked_headers
 from .proxy import EnvironmentProxies, SocksProxy
 from .request_id import find_request_id
 from .tls import default_ssl_context
-from .transport import UPLOAD_SLICE
+from .upgrade import UpgradedStream, UpgradeRefused, refusal_of
 from .watcher import UNWATCHED, CallWatcher
 from .wire_error import WireError
 
@@ -42,66 +40,10 @@ BACKLOG: Final = 64 * 1024 * 1024
 QUEUED_MESSAGES: Final = 16
 """How many messages trio-websocket holds on their way into the backlog."""
 
-HANDSHAKE_LIMIT: Final = 1024 * 1024
-"""How much a server may say to an upgrade, in bytes."""
-
 _PORTS: Final = {"http": 80, "https": 443}
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([2-5]\d\d)[ \r\n]")
-_TOO_BIG: Final = 1009
 _ABNORMAL: Final = 1006
-
-
-class UpgradeRefused(LlmError):
-    """There is no WebSocket to be had: the server answered with a response, or a proxy has none."""
-
-
-class _OwnedStream(trio.abc.Stream):
-    """The connection, as trio-websocket uses it: sends in slices, with signs of life, and never silent.
-
-    Attributes:
-        opened: the handshake is done. Until then every end is a WireError: trio-websocket would wait.
-        head: what the server said until then.
-    """
-
-    def __init__(self, connection: Connection, watcher: CallWatcher) -> None:
-        self._connection = connection
-        self.watcher = watcher
-        self.opened = False
-        self.head = b""
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        view = memoryview(data)
-        for start in range(0, len(data), UPLOAD_SLICE):
-            await self._connection.stream.send_all(view[start : start + UPLOAD_SLICE])
-            self.watcher.alive()
-        if self._connection.send_failure is not None and self.opened:
-            raise trio.BrokenResourceError("the connection broke") from self._connection.send_failure
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await self._connection.stream.wait_send_all_might_not_block()
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        try:
-            data = await self._connection.receive_some(READ_SIZE)
-        except trio.BrokenResourceError as error:
-            if self.opened:
-                raise
-            raise WireError("ReadError", "the connection broke in the WebSocket handshake") from error
-        if data:
-            self.watcher.alive()
-        if not self.opened:
-            self.head += data
-            if not data:
-                raise WireError("ReadError", "the server closed the connection in the WebSocket handshake")
-            if len(self.head) > HANDSHAKE_LIMIT:
-                raise WireError("RemoteProtocolError", "the server's answer to the upgrade is too large")
-        return data
-
-    async def aclose(self) -> None:
-        if not self.opened:
-            raise WireError("RemoteProtocolError", "the server's answer is no WebSocket handshake")
-        self._connection.close()
-        await trio.lowlevel.checkpoint()
+_NO_TEXT: Final = 1007
+_TOO_BIG: Final = 1009
 
 
 class WebSocket:
@@ -119,7 +61,7 @@ class WebSocket:
         self, connection: Connection, watcher: CallWatcher, peer: str, max_message_size: int
     ) -> None:
         self._connection = connection
-        self._stream = _OwnedStream(connection, watcher)
+        self._stream = UpgradedStream(connection, watcher)
         self._peer = peer
         self._max_message_size = max_message_size
         self._scope = trio.CancelScope()
@@ -161,11 +103,12 @@ class WebSocket:
         Cancelling it leaves half a message behind, so :meth:`close` must follow.
 
         Raises:
-            LlmError: TRANSPORT, if the connection is closed or breaks.
+            LlmError: the connection is closed or breaks; as :meth:`receive` does.
         """
         from trio_websocket import ConnectionClosed
 
         assert self._socket is not None
+        self._check_open()
         try:
             await self._socket.send_message(message.decode("utf-8"))
         except ConnectionClosed as error:
@@ -176,20 +119,24 @@ class WebSocket:
         """All messages that are there, at least one, in UTF-8. Always a checkpoint; cancelling loses nothing.
 
         Raises:
-            LlmError: STREAM_CLOSED, if the server closed the socket; TRANSPORT, if the connection broke;
-                MALFORMED_RESPONSE, for a message that is too large.
+            LlmError: STREAM_CLOSED, if the server closed the socket, or INVALID_REQUEST, as the request is
+                too large for it; TRANSPORT, if the connection broke or carries no frames;
+                MALFORMED_RESPONSE, for a message that is too large or not UTF-8.
         """
         if self._messages or self._end is not None or self._closed:
             await trio.lowlevel.checkpoint()
         while not self._messages:
-            if self._end is not None:
-                raise LlmError.of(self._end.failure) from self._end.__cause__
-            if self._closed:
-                raise LlmError(f"{self._peer}: the WebSocket is closed", codes.TRANSPORT)
+            self._check_open()
             await self._changed.park()
         messages, self._messages, self._backlog = self._messages, [], 0
         self._changed.unpark_all()
         return messages
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise LlmError.of(self._end.failure) from self._end.__cause__
+        if self._closed:
+            raise LlmError(f"{self._peer}: the WebSocket is closed", codes.TRANSPORT)
 
     async def _run(
         self,
@@ -234,7 +181,7 @@ class WebSocket:
         finally:
             self.close()
         if not self._stream.opened:
-            raise self._refusal(fault)
+            raise refusal_of(self._peer, self._stream.head, fault)
         if fault is not None and self._end is None:
             self._end = LlmError(f"{self._peer}: the WebSocket broke: {fault}", codes.TRANSPORT)
             self._end.__cause__ = fault
@@ -261,49 +208,33 @@ class WebSocket:
         """Why the socket is closed, as an error."""
         code = _ABNORMAL if reason is None else reason.code
         said = (reason.reason if reason is not None else None) or ""
-        if code == _TOO_BIG and said.startswith("Exceeded maximum message size"):
-            return LlmError(
-                f"{self._peer}: a message is larger than the limit of {self._max_message_size} bytes",
-                codes.MALFORMED_RESPONSE,
-            )
+        if code == _ABNORMAL:
+            return LlmError(f"{self._peer}: the WebSocket connection broke", codes.TRANSPORT)
+        if not self._closed_by_server():
+            if code == _TOO_BIG:
+                said = f"a message is larger than the limit of {self._max_message_size} bytes"
+            broken = code not in (_TOO_BIG, _NO_TEXT)
+            return LlmError(f"{self._peer}: {said}", codes.TRANSPORT if broken else codes.MALFORMED_RESPONSE)
         if code == _TOO_BIG:
             return LlmError(
                 f"{self._peer}: the request is too large for the server: {said}".rstrip(": "),
                 codes.INVALID_REQUEST,
             )
-        if code == _ABNORMAL:
-            return LlmError(f"{self._peer}: the WebSocket connection broke", codes.TRANSPORT)
         return LlmError(
             f"{self._peer}: the server closed the WebSocket with code {code}: {said}".rstrip(": "),
             codes.STREAM_CLOSED,
         )
 
-    def _refusal(self, fault: Exception | None) -> LlmError:
-        """Why there was no handshake."""
-        status = getattr(fault, "status_code", None)
-        headers: dict[str, str] = {}
-        body = b""
-        if status is not None:
-            answer: Any = fault
-            headers = {
-                name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers or ()
-            }
-            body = answer.body or b""
-        elif (line := _STATUS_LINE.match(self._stream.head)) is not None:
-            status = int(line[1])
-            body = self._stream.head.partition(b"\r\n\r\n")[2]
-        if status is None:
-            error = LlmError(f"{self._peer}: {fault or 'the WebSocket handshake failed'}", codes.TRANSPORT)
-        elif 200 <= status <= 299:
-            error = UpgradeRefused(
-                f"{self._peer}: HTTP {status} instead of a WebSocket", codes.MALFORMED_RESPONSE, status=status
-            )
-        else:
-            failure = failure_from_response(status, headers, body)
-            error = UpgradeRefused(failure.message, failure.code)
-            error.failure = failure
-        error.__cause__ = fault
-        return error
+    def _closed_by_server(self) -> bool:
+        """Whether the code is the server's own: trio-websocket has one too for what it cannot read.
+
+        It tells neither from the other; wsproto, under it, is done with a connection only after a frame
+        that closes.
+        """
+        from wsproto.connection import ConnectionState
+
+        assert self._socket is not None
+        return self._socket._wsproto.state is ConnectionState.CLOSED
 
 
 class WebSocketClient:

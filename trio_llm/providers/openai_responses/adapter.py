@@ -25,8 +25,9 @@ from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
+from ...transport.upgrade import UpgradeRefused
 from ...transport.urls import join_url
-from ...transport.websocket import UpgradeRefused, WebSocketClient
+from ...transport.websocket import WebSocketClient
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images

@@ -29,8 +29,9 @@ from ...streaming.contract import ChunkSink
 from ...transport.error_body import read_error
 from ...transport.errors import failure_from_error_object
 from ...transport.secrets import blacked_out, failure_without, kept_secret
+from ...transport.upgrade import UpgradeRefused
 from ...transport.watcher import UNWATCHED
-from ...transport.websocket import UpgradeRefused, WebSocket, WebSocketClient
+from ...transport.websocket import WebSocket, WebSocketClient
 from ..http_call import LAST_WORDS, Delivery
 from .translate import ResponsesTranslator
 from .types import ResponseEvent, decode_event
