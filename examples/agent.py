@@ -39,8 +39,9 @@ from trio_llm import (
     create_assistant_message,
     create_tool_result_message,
     create_user_message,
+    decode,
+    encode,
 )
-from trio_llm.protocol.codec import decode, encode
 from trio_llm.providers.deepseek import DeepSeekAdapter, DeepSeekConfig
 
 SYSTEM = "You answer questions about the files of one directory. Use the tools; do not guess."
