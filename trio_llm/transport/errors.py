@@ -46,7 +46,8 @@ _REQUEST_CODE: Final = re.compile(
 
 _CONTENT_FILTER_WORDING: Final = re.compile(
     r"violat\w*\s+(?:\S+\s+){0,3}(?:usage|content|safety) (?:guidelines|polic)|content management policy"
-    r"|content exists risk|input was flagged|flagged as potentially violating",
+    r"|content exists risk|input was flagged|flagged as potentially violating"
+    r"|blocked by (?:\S+ )?content filter",
     re.IGNORECASE,
 )
 _AUTH_WORDING: Final = re.compile(

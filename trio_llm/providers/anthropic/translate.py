@@ -205,13 +205,16 @@ class MessagesTranslator:
 
     def _feed_delta(self, index: int, delta: Delta, out: list[StreamChunk]) -> None:
         part = self._parts.get(index)
-        if part is None:
+        if part is None or not part.take(delta, out):
             kind = "text" if delta.text else "thinking" if delta.thinking else None
-            if kind is None:  # nothing tells to which call it would belong
-                return
-            part = self._begin(index, {"type": kind}, out)
-        if part.take(delta, out):
-            self.progressed = True
+            if kind is None or (part is not None and part.block is None):
+                return  # nothing tells to which block it would belong
+            if part is not None:  # some servers say it in a block of another kind; it gets one of its own
+                index = -1 - index
+                part = self._parts.get(index)
+            if part is None or not part.take(delta, out):
+                self._begin(index, {"type": kind}, out).take(delta, out)
+        self.progressed = True
 
     def _stop(self, index: int, out: list[StreamChunk]) -> None:
         part = self._parts.pop(index, None)

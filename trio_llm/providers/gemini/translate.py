@@ -33,7 +33,7 @@ from ...model.chunks import (
 from ...model.content import ReasoningBlock, TextBlock
 from ...model.failures import LlmFailure
 from ...model.identifiers import ProviderRequestId
-from ...protocol.json_text import compact
+from ...protocol.json_text import compact, decode_lenient, is_complete_json
 from ...transport.errors import failure_from_error_object
 from ..blocks import BlockWriter
 from .partial import PartialArguments
@@ -200,13 +200,19 @@ class GeminiTranslator:
             self._entry.setdefault("signed", []).append([start, blocks.length, signature])
 
     def _feed_call(self, part: dict[str, Any], call: dict[str, Any], out: list[StreamChunk]) -> None:
-        name = call.get("name")
-        if name or (self._partial is None and call.get("args")):
+        name, id, arguments = call.get("name"), call.get("id"), call.get("args")
+        known = next((entry for _, entry in self._items if id and entry.get("id") == id), None)
+        if known is not None:
+            if known is not self._entry or self._partial is None:  # a whole call comes again
+                if part.get("thoughtSignature"):
+                    known["signature"] = part["thoughtSignature"]
+                return
+        elif name or (self._partial is None and arguments):
             self._settle_call(out)
-            id = call.get("id")
             self._blocks.begin_call(id or None, str(name or ""), out)
             self._note_block({"type": "call", "id": id} if id else {"type": "call"})
-            arguments = call.get("args")
+            if isinstance(arguments, str) and is_complete_json(arguments):
+                arguments = decode_lenient(arguments)
             self._partial = PartialArguments(arguments if isinstance(arguments, dict) else {})
         if self._partial is None:  # the end of a call that has ended
             return

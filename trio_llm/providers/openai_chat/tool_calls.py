@@ -14,10 +14,11 @@ class OpenCall:
         id, name: None and empty as long as the server has not told.
         parts: of the arguments, as they were shown.
         joiner: holds back half a character; ``holding`` says whether it does.
+        length: of the arguments so far, in characters.
         closed: it came whole, and its block has been ended.
     """
 
-    __slots__ = ("closed", "holding", "id", "index", "joiner", "name", "parts")
+    __slots__ = ("closed", "holding", "id", "index", "joiner", "length", "name", "parts")
 
     def __init__(self, index: int, id: CallId | None, name: str) -> None:
         self.index = index
@@ -26,6 +27,7 @@ class OpenCall:
         self.parts: list[str] = []
         self.joiner = SurrogateJoiner()
         self.holding = False
+        self.length = 0
         self.closed = False
 
     @property
@@ -38,6 +40,15 @@ class OpenCall:
         """Whether the text is whole: none at all (which means no arguments), or a JSON text."""
         arguments = self.arguments
         return not arguments.strip() or is_complete_json(arguments)
+
+    @property
+    def over(self) -> bool:
+        """Whether there are arguments and nothing can follow them."""
+        return bool(self.parts) and self.parts[-1].rstrip().endswith("}") and self.complete
+
+    def repeats(self, arguments: str) -> bool:
+        """Whether this says all of the arguments once more, as some servers do at the end of a call."""
+        return len(arguments) == self.length and arguments == self.arguments and self.over
 
 
 class OpenCalls:
@@ -59,16 +70,17 @@ class OpenCalls:
     def find(self, id: CallId | None, index: int | None, name: str, arguments: str) -> OpenCall | None:
         """The call that a part with these marks goes on with; None if it begins one."""
         if id is not None and id in self._by_id:
-            return self._by_id[id]
+            known = self._by_id[id]
+            return None if name and known.name not in ("", name) and known.over else known
         call = self.latest if index is None else self._by_index.get(index)
         if call is None:
             return None
         if id is not None:
-            # A call that began without an id may learn it now; a known one does not change it.
-            return call if call.id is None else None
+            # A call that began without an id may learn it now; a known one does not change it, but some
+            # servers give every part an id of its own.
+            return call if call.id is None or (not name and call.name and not call.over) else None
         # Servers that give no ids send whole calls, one after the other, all at one index or at none.
-        whole = arguments.startswith("{") and call.parts and call.parts[-1].endswith("}")
-        return None if name and whole and call.complete else call
+        return None if name and arguments.startswith("{") and call.over else call
 
     def begin(self, block: int, id: CallId | None, index: int | None, name: str) -> OpenCall:
         """Note a new call, whose block has the index ``block``."""

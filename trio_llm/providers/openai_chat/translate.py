@@ -6,7 +6,8 @@ do not collide, and a server changes its dialect more often than its name.
 * ``reasoning_content``, ``reasoning`` and ``reasoning_details`` carry the same thinking; the first that
   holds text is taken. A refusal is visible text.
 * A tool call is known by its id, then by its index, then by being the last one. A new id at a known
-  index is a new call; an id, a name or an index that comes again, comes again.
+  index is a new call, but not without a name while the call there is not over; an id, a name, an index or
+  whole arguments that come again, come again.
 * Usage and finish are held back until ``[DONE]`` or, after a finish word, the end of the body.
 * An error that the provider sends inside the stream ends it as ``Finish(Error)``, and so does an error word
   or an empty response; a stream that ends without a terminal signal is a :attr:`ChatTranslator.failure`,
@@ -181,6 +182,9 @@ class ChatTranslator:
             if choice.finish_reason:
                 self._word = choice.finish_reason
                 self.progressed = True
+                if choice.error:
+                    self._fail(event, choice.error)
+                    return
             if choice.usage:
                 self._note_usage(choice.usage)
         if event.x_groq is not None or event.timings is not None:
@@ -301,8 +305,11 @@ class ChatTranslator:
             call = self._calls.begin(self._blocks, id, part.index, name)
             self._blocks += 1
             out.append(BlockStart(call.index, ToolCallBlock.type))
-        elif not arguments and (call.name or not name) and (call.id is not None or id is None):
-            return  # says nothing new
+        elif (call.name or not name) and (call.id is not None or id is None):
+            if not arguments or call.repeats(arguments):
+                return  # says nothing new
+            self._close_block(out)
+            name = ""
         else:
             self._close_block(out)
             if call.id is None and id is not None:
@@ -317,6 +324,7 @@ class ChatTranslator:
             arguments = call.joiner.push(arguments)
             self.progressed = True
         call.parts.append(arguments)
+        call.length += len(arguments)
         out.append(ToolCallDelta(call.index, call.id, name or None, arguments))
 
     def _close_call(self, call: OpenCall, out: list[StreamChunk]) -> None:

@@ -64,6 +64,7 @@ class Choice(msgspec.Struct, gc=False):
     finish_reason: str | None = None
     message: Delta | None = None
     usage: Any = None  # Moonshot puts it here
+    error: Any = None  # what an upstream provider said (OpenRouter), with the finish reason "error"
 
 
 class ChatChunk(msgspec.Struct, gc=False):

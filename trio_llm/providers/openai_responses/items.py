@@ -72,7 +72,7 @@ class OutputItem:
     @property
     def call_id(self) -> CallId | None:
         """The id of a tool call, where it has one."""
-        id = self.raw.get("call_id") or self.raw.get("id")
+        id = self.raw.get("call_id") or (self.raw.get("id") if "name" in self.raw else None)
         return CallId(str(id)) if id else None
 
     @property
@@ -193,6 +193,18 @@ class OutputItem:
         return any(
             text for name in names.get(self.block or ToolCallBlock, ()) for text in part_texts(raw.get(name))
         )
+
+    def may_be(self, raw: Mapping[str, Any]) -> bool:
+        """Whether nothing says that this is another item than ``raw``."""
+        ids = {self.raw.get("id"), raw.get("id")} - {None}
+        return str(raw.get("type")) == self.type and len(ids) < 2
+
+    def announce(self, raw: Mapping[str, Any], out: list[StreamChunk]) -> None:
+        """Take the beginning of an item that has begun already."""
+        named = "name" in self.raw
+        self.update(raw, out)
+        if self.is_call and not named and self.name:
+            self.begin(out)
 
     def is_same(self, raw: Mapping[str, Any]) -> bool:
         """Whether this is surely the item that ``raw`` is: by its id, or by the call's."""

@@ -143,7 +143,7 @@ class ResponsesTranslator:
                 item.show(part or 0, event.delta, out, summary=summary)
         elif type == "response.output_item.added":
             if event.item is not None:
-                self._begin(self._place(event), event.item, out)
+                self._announce(self._place(event), event.item, out)
         elif type == "response.output_item.done":
             if event.item is not None:
                 self._stop(event, out)
@@ -201,6 +201,14 @@ class ResponsesTranslator:
             item.begin(out)
         return item
 
+    def _announce(self, place: int, raw: dict[str, Any], out: list[StreamChunk]) -> None:
+        """An item begins; or it is named after its first deltas, or once more, as some servers do."""
+        item = self._items.get(place)
+        if item is None or item.stopped or not item.may_be(raw):
+            self._begin(place, raw, out)
+        else:
+            item.announce(raw, out)
+
     def _restate(self, event: ResponseEvent, said: Any, out: list[StreamChunk], *, summary: bool) -> None:
         item = self._items.get(self._place(event))
         if item is not None and not item.stopped and isinstance(said, str):
@@ -212,6 +220,8 @@ class ResponsesTranslator:
         assert raw is not None
         place = self._place(event)
         item = self._items.get(place)
+        if item is not None and item.stopped and item.is_same(raw):
+            return
         if item is None or item.stopped or item.type != str(raw.get("type")):
             item = self._begin(place, raw, out)
         item.update(raw, out)
