@@ -70,6 +70,10 @@ def responses(base_url: str) -> LlmAdapter:
     return ResponsesAdapter(ResponsesConfig(**_common(base_url)))
 
 
+def responses_websocket(base_url: str, **fields: Any) -> LlmAdapter:
+    return ResponsesAdapter(ResponsesConfig(**{**_common(base_url), "websocket": True} | fields))
+
+
 def ollama(base_url: str) -> LlmAdapter:
     return OllamaAdapter(OllamaConfig(**_common(base_url)))
 
