@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -11,6 +12,7 @@ from trio_llm.config import Kind, find_kind, known_kinds, read_config, register_
 from trio_llm.config.kinds import _kinds
 from trio_llm.model import codes
 from trio_llm.model.failures import LlmError
+from trio_llm.providers.openai_chat.profiles import OPENAI
 from trio_llm.streaming.contract import LlmAdapter
 from trio_llm.testing.scripted import ScriptedAdapter
 
@@ -123,3 +125,20 @@ def test_a_kind_whose_classes_are_not_there(path: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(_kinds, "own", Kind(path, path))
     with pytest.raises(LlmError, match=r"providers\.x\.kind: .*does not load"):
         read_config({"providers": {"x": {"kind": "own"}}})
+
+
+@pytest.mark.parametrize(
+    "kind", ["anthropic", "deepseek", "gemini", "ollama", "openai", "openai-chat", "pydantic-ai"]
+)
+def test_the_repr_of_settings_holds_no_secret(kind: str) -> None:
+    required: dict[str, Any] = {}
+    if kind == "openai-chat":
+        required = {"profile": OPENAI}
+    elif kind == "pydantic-ai":
+        required = {"provider": "openai"}
+    url = "https://me:secret-word@gateway.example/v1?key=secret-word"
+    make = known_kinds()[kind].config_class()
+    settings = make(base_url=url, api_key="secret-word", headers={"x-key": "secret-word"}, **required)
+    assert settings.base_url == url
+    assert "secret-word" not in repr(settings)
+    assert "base_url='https://gateway.example/v1?key=***'" in repr(settings)

@@ -69,6 +69,11 @@ def redact_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" + (f"?{shown}" if shown else "")
 
 
+def url_repr(url: str | None) -> str:
+    """The repr of an attrs field that holds a URL, as one may hold a key."""
+    return repr(None if url is None else redact_url(url))
+
+
 def _refused(why: str) -> LlmError:
     return LlmError(f"The base URL {why}.", codes.INVALID_BASE_URL)
 

@@ -20,7 +20,7 @@ from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
-from ...transport.urls import join_url
+from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
@@ -77,7 +77,7 @@ class AnthropicConfig(HttpConfig):
     auth: Literal["x-api-key", "bearer"] = attrs.field(
         default="x-api-key", validator=attrs.validators.in_(_KEY_VARIABLES)
     )
-    base_url: str = BASE_URL
+    base_url: str = attrs.field(default=BASE_URL, repr=url_repr)
     version: str = API_VERSION
     betas: tuple[str, ...] = attrs.field(default=(), converter=_betas)
     models: tuple[AnthropicModel, ...] = attrs.field(default=CLAUDE_MODELS, converter=_models)

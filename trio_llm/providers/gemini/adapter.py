@@ -20,7 +20,7 @@ from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
-from ...transport.urls import join_url
+from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
@@ -67,7 +67,7 @@ class GeminiConfig(HttpConfig):
     auth: Literal["x-goog-api-key", "bearer"] = attrs.field(
         default="x-goog-api-key", validator=attrs.validators.in_(("x-goog-api-key", "bearer"))
     )
-    base_url: str = BASE_URL
+    base_url: str = attrs.field(default=BASE_URL, repr=url_repr)
     api_version: str = API_VERSION
     models: tuple[GeminiModel, ...] = attrs.field(default=GEMINI_MODELS, converter=_models)
     include_thoughts: bool = True

@@ -20,7 +20,7 @@ from ...protocol.json_text import encode_body
 from ...protocol.ndjson import NdjsonDecoder
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, protect, resolve_credential
-from ...transport.urls import join_url
+from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers
 from ..http_call import Wire, stream_call
 from ..images import load_images
@@ -63,7 +63,7 @@ class OllamaConfig(HttpConfig):
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
-    base_url: str = BASE_URL
+    base_url: str = attrs.field(default=BASE_URL, repr=url_repr)
     models: tuple[OllamaModel, ...] = attrs.field(default=(), converter=_models)
 
 

@@ -21,7 +21,7 @@ from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
-from ...transport.urls import join_url
+from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
 from ..images import load_images
@@ -63,7 +63,7 @@ class ChatConfig(HttpConfig):
 
     profile: ChatProfile
     api_key: Credential | None = attrs.field(default=None, converter=protect)
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=url_repr)
     models: tuple[ChatModel, ...] | None = attrs.field(default=None, converter=_models)
     default_max_tokens: int | None = attrs.field(default=None, validator=token_count)
     thinking: bool = True

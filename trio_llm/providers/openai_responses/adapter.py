@@ -26,7 +26,7 @@ from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.upgrade import UpgradeRefused
-from ...transport.urls import join_url
+from ...transport.urls import join_url, url_repr
 from ...transport.websocket import WebSocketClient
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
 from ..http_call import Wire, stream_call
@@ -73,7 +73,7 @@ class ResponsesConfig(HttpConfig):
     """
 
     api_key: Credential | None = attrs.field(default=None, converter=protect)
-    base_url: str = BASE_URL
+    base_url: str = attrs.field(default=BASE_URL, repr=url_repr)
     models: tuple[ResponsesModel, ...] = attrs.field(default=OPENAI_MODELS, converter=_models)
     websocket: bool = False
     default_max_tokens: int | None = attrs.field(default=None, validator=token_count)

@@ -11,6 +11,7 @@ from ...model.catalogue import ModelContext, ModelReasoning, ReasoningEffort, Re
 from ...model.identifiers import ReasoningEffortId
 from ...model.policy import RetryPolicy, Timeouts
 from ...transport.credentials import Credential, protect
+from ...transport.urls import url_repr
 from ..http_adapter import header_pairs, token_count
 
 THINKING: Final[Mapping[str, bool | str]] = {
@@ -111,7 +112,7 @@ class PydanticAiConfig:
 
     provider: str = attrs.field(validator=attrs.validators.min_len(1))
     api_key: Credential | None = attrs.field(default=None, converter=protect)
-    base_url: str | None = None
+    base_url: str | None = attrs.field(default=None, repr=url_repr)
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=header_pairs, repr=False)
     models: tuple[PydanticAiModel, ...] = attrs.field(default=(), converter=_models)
     timeouts: Timeouts = attrs.field(factory=Timeouts)
