@@ -7,10 +7,12 @@ import fnmatch
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from . import harness, picture, report
 from .drivers import DRIVERS, Driver
 from .endpoint import PROJECT
+from .harness import Results
 from .plan import JOBS, Job
 
 
@@ -26,6 +28,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="PATTERNS", default="*", help="jobs, e.g. 'burst,cancel-*'")
     parser.add_argument(
         "--out", type=Path, default=PROJECT / "build" / "benchmarks", help="folder for results"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="run nothing, show the results that are there, of a cut run too"
     )
     parser.add_argument("--list", action="store_true", help="list jobs and drivers")
     return parser.parse_args()
@@ -50,26 +55,43 @@ def _jobs(patterns: str) -> list[Job]:
     return [job for job in JOBS.values() if any(fnmatch.fnmatch(job.key, pattern) for pattern in wanted)]
 
 
+def _run(arguments: argparse.Namespace, drivers: list[Driver], jobs: list[Job]) -> Results:
+    """Run, and write the results after each job: what is interrupted has measured something."""
+    results: Results = {}
+    began = time.monotonic()
+    jobs = [job for job in jobs if any(job.takes(driver, full=arguments.full) for driver in drivers)]
+    circumstances = harness.circumstances(full=arguments.full)
+
+    def done(job: Job, part: dict[str, dict[str, Any]]) -> None:
+        results[job.key] = part
+        report.write_json(arguments.out / "results.json", results, circumstances)
+        elapsed = time.monotonic() - began
+        print(f"[{len(results)}/{len(jobs)}] {elapsed:5.0f} s: {job.key}", file=sys.stderr, flush=True)
+
+    try:
+        harness.run_plan(jobs, drivers, full=arguments.full, done=done)
+    except KeyboardInterrupt:
+        print("interrupted; this is what there is", file=sys.stderr)
+    return results
+
+
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run what the command line asks for, or show what was run."""
     arguments = _arguments()
     drivers, jobs = _drivers(arguments.drivers, arguments.peers), _jobs(arguments.only)
     if arguments.list:
         print("drivers:", *DRIVERS, "\njobs:", *JOBS)
         return
-    began = time.monotonic()
-    jobs = [job for job in jobs if any(job.takes(driver, full=arguments.full) for driver in drivers)]
-    results = harness.run_plan(
-        jobs, drivers, full=arguments.full, report=lambda line: print(line, file=sys.stderr, flush=True)
-    )
-    names = [driver.name for driver in drivers]
-    print(report.text(results, names))
     arguments.out.mkdir(parents=True, exist_ok=True)
-    report.write_json(arguments.out / "results.json", results, harness.environment())
+    if arguments.show:
+        results = report.read_json(arguments.out / "results.json")
+    else:
+        results = _run(arguments, drivers, jobs)
+    print(report.text(results, list(DRIVERS)))
     picture.write_svg(
-        arguments.out / "results.svg", results, {driver.name: driver.kind for driver in drivers}
+        arguments.out / "results.svg", results, {driver.name: driver.kind for driver in DRIVERS.values()}
     )
-    print(f"\n{time.monotonic() - began:.0f} s; results.json and results.svg are in {arguments.out}")
+    print(f"\nresults.json and results.svg are in {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,9 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _figure(results: Results, job: str, driver: str, name: str) -> float | None:
-    return results.get(job, {}).get(driver, {}).get("figures", {}).get(name)
+def _cell(results: Results, job: str, driver: str, name: str) -> str:
+    result = results[job].get(driver, {})
+    return "failed" if "error" in result else _number(result.get("figures", {}).get(name))
 
 
 def cost_table(results: Results, drivers: Sequence[str]) -> str:
@@ -54,9 +55,9 @@ def cost_table(results: Results, drivers: Sequence[str]) -> str:
     columns = [column for column in _COLUMNS if column[0] in results]
     rows = [["driver", *(title for *_, title, _ in columns)], ["", *(unit for *_, unit in columns)]]
     for driver in drivers:
-        figures = [_figure(results, job, driver, name) for job, name, _, _ in columns]
-        if any(figure is not None for figure in figures):
-            rows.append([driver, *map(_number, figures)])
+        cells = [_cell(results, job, driver, name) for job, name, _, _ in columns]
+        if any(cell != "-" for cell in cells):
+            rows.append([driver, *cells])
     return _table(rows)
 
 
@@ -66,15 +67,15 @@ def cancel_table(results: Results, drivers: Sequence[str]) -> str:
     present = [driver for driver in drivers if any(driver in results[job] for job in jobs)]
     rows = [["cancel to control returned | to close seen, p50/p99 ms", *present]]
     for job in jobs:
-        row = [job.removeprefix("cancel-")]
-        for driver in present:
-            figures = results[job].get(driver, {}).get("figures")
-            row.append("-" if figures is None else _cancel_cell(figures))
-        rows.append(row)
+        cells = (_cancel_cell(results[job].get(driver, {})) for driver in present)
+        rows.append([job.removeprefix("cancel-"), *cells])
     return _table(rows)
 
 
-def _cancel_cell(figures: dict[str, float]) -> str:
+def _cancel_cell(result: dict[str, Any]) -> str:
+    if "figures" not in result:
+        return "failed" if "error" in result else "-"
+    figures = result["figures"]
     pairs = (
         "/".join(_number(figures[f"{what}_p{percent}_ms"]) for percent in (50, 99))
         for what in ("returned", "closed")
@@ -158,7 +159,17 @@ def text(results: Results, drivers: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def write_json(path: Path, results: Results, environment: dict[str, Any]) -> None:
-    """All figures and every turn's own, with the targets and the environment."""
-    document = {"environment": environment, "targets": target_rows(results), "results": results}
-    path.write_text(json.dumps(document, indent=1))
+def write_json(path: Path, results: Results, circumstances: dict[str, Any]) -> None:
+    """All figures and every turn's own, with the targets and the circumstances.
+
+    It is written anew after each job, and whole at any time.
+    """
+    document = {"environment": circumstances, "targets": target_rows(results), "results": results}
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(document, indent=1))
+    unfinished.replace(path)
+
+
+def read_json(path: Path) -> Results:
+    """The results that :func:`write_json` wrote."""
+    return json.loads(path.read_text())["results"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from .harness import Results
@@ -34,8 +35,16 @@ class Figures:
             raise Missing(f"{job}/{driver}/{figure}") from None
 
     def ratio(self, job: str, figure: str, other: str, driver: str = LIBRARY) -> float:
-        """The library's figure over another driver's."""
-        return self.get(job, driver, figure) / self.get(job, other, figure)
+        """The library's figure over another driver's: the median of the turns' ratios.
+
+        Two turns of one round see the same machine; their ratio is steadier than that of two medians. A
+        percentile is of all turns together, and who has unlike numbers of turns has no rounds to compare.
+        """
+        value, base = self.get(job, driver, figure), self.get(job, other, figure)
+        ours, theirs = self.results[job][driver]["turns"], self.results[job][other]["turns"]
+        if figure not in ours[0] or len(ours) != len(theirs):
+            return value / base
+        return median(mine[figure] / its[figure] for mine, its in zip(ours, theirs, strict=True))
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,12 @@ class Target:
 
 def _times(name: str, limit: float, job: str, figure: str, other: str = CEILING) -> Target:
     return Target(f"{name} / {other}", limit, lambda run: run.ratio(job, figure, other))
+
+
+def _cheaper(peer: str, limit: float) -> Target:
+    return Target(
+        f"burst, {peer} / library", limit, lambda run: run.ratio("burst", "us", LIBRARY, peer), "least"
+    )
 
 
 def _first_layer(run: Figures) -> float:
@@ -94,12 +109,8 @@ def _cancellations() -> Iterable[Target]:
 
 TARGETS = (
     _times("burst, CPU per event", 1.4, "burst", "us"),
-    Target(
-        "burst, openai-sdk / library",
-        25,
-        lambda run: run.ratio("burst", "us", LIBRARY, "openai-sdk"),
-        "least",
-    ),
+    _cheaper("openai-sdk", 25),
+    _cheaper("pi-ai", 2.5),
     _times("one HTTP chunk per event, CPU per event", 1.4, "chunks", "us"),
     _times("one HTTP chunk per event, CPU per event", 0.30, "chunks", "us", "expert"),
     _times("CPU per request", 1.3, "request", "us"),

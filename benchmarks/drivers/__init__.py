@@ -38,6 +38,8 @@ class Driver:
         loop: what the driver runs under.
         pieces: what ``seen`` is given.
         heavy: so many times fewer events are asked of it, to bound the time of a run.
+        language: what its worker is written in. One in JavaScript speaks the worker's protocol itself.
+        measures: those it knows; None means all.
     """
 
     name: str
@@ -46,10 +48,17 @@ class Driver:
     loop: Literal["trio", "asyncio"] = "trio"
     pieces: Literal["text", "bytes"] = "text"
     heavy: int = 1
+    language: Literal["python", "javascript"] = "python"
+    measures: frozenset[str] | None = None
+
+    @property
+    def module(self) -> str:
+        """The name of its file, without the ending."""
+        return self.name.replace("-", "_")
 
     def open_client(self, url: str, ca_file: str) -> AbstractAsyncContextManager[Client]:
         """Load the driver and open a client of it."""
-        module = importlib.import_module(f"{__name__}.{self.name.replace('-', '_')}")
+        module = importlib.import_module(f"{__name__}.{self.module}")
         return module.open_client(url, ca_file)
 
 
@@ -67,5 +76,13 @@ DRIVERS = {
         Driver("pydantic-ai", "peer", "import trio, pydantic_ai.direct, pydantic_ai.models.openai", heavy=10),
         Driver("litellm-sdk", "peer", "import litellm", loop="asyncio", heavy=20),
         Driver("langchain-openai", "peer", "import langchain_openai", loop="asyncio", heavy=20),
+        Driver(
+            "pi-ai",
+            "peer",
+            'await import("@earendil-works/pi-ai");'
+            'await import("@earendil-works/pi-ai/api/openai-completions")',
+            language="javascript",
+            measures=frozenset({"throughput", "requests", "startup"}),
+        ),
     )
 }

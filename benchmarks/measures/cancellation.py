@@ -54,14 +54,12 @@ async def measure(
             trial = Trial(control, phase, way, scheme)
             await trial.run(client)
             returned.append(trial.returned - trial.stopped)
-            if not trial.is_known_to_provider:
+            if not trial.is_known_to_provider or never_closed == _ENOUGH_LEAKS:
                 continue
             if (at := await trial.seen_closed()) is not None:
                 closed.append(at - trial.stopped)
             else:
-                never_closed += 1
-                if never_closed == _ENOUGH_LEAKS:
-                    break
+                never_closed += 1  # after some of them no more is waited for
         group.cancel_scope.cancel()
     return {
         "returned_ms": [seconds * 1e3 for seconds in returned],
@@ -154,10 +152,10 @@ class Trial:
             await self._flowing.wait()
             await anyio.sleep(random.uniform(0, 0.002))
         elif self._phase == "connecting" and self._scheme == "http":
-            await anyio.sleep(0.005)  # nobody can say that a connection is being attempted
+            await anyio.sleep(0.003)  # nobody can say that a connection is being attempted
         else:
             await self._control.started(self._tag)
-            await anyio.sleep(0.003)
+            await anyio.sleep(0.001)
 
     async def seen_closed(self) -> float | None:
         """When the provider saw the connection closed; None if not within a second: a leak."""
