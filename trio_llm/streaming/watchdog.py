@@ -49,19 +49,17 @@ class Watchdog:
         self.due_earlier(attempt)
 
     def forget(self, attempt: Watched) -> None:
-        """The attempt is over; again does nothing."""
+        """The attempt is over; again does nothing.
+
+        The task still wakes when it would have been due: moving a deadline costs more than one idle look.
+        """
         self._watched.discard(attempt)
-        if not self._watched and self._wake < math.inf:
-            self._wake_at(math.inf)
 
     def due_earlier(self, attempt: Watched) -> None:
         """Must be called whenever a due time may have become earlier; cheap if it has not."""
         due = attempt.clock.due()[0]
         if due < self._wake:
-            self._wake_at(due)
-
-    def _wake_at(self, time: float) -> None:
-        self._wake = self._sleep.deadline = time
+            self._wake = self._sleep.deadline = due
 
     def stop(self) -> None:
         """End the task."""
