@@ -16,11 +16,11 @@ from trio_llm.protocol.sse import SseDecoder
 from trio_llm.providers.anthropic import AnthropicConfig, AnthropicModel
 from trio_llm.providers.anthropic.conversation import converse
 from trio_llm.providers.anthropic.models import CLAUDE_MODELS, find_model
-from trio_llm.providers.anthropic.replay import OnDegraded
 from trio_llm.providers.anthropic.serialize import messages_body
 from trio_llm.providers.anthropic.translate import MessagesTranslator
 from trio_llm.providers.anthropic.types import decode_event
 from trio_llm.providers.images import load_images
+from trio_llm.providers.replay_state import OnDegraded
 from trio_llm.testing.wire_server import WireServer
 
 from ..wire import ask

@@ -19,7 +19,8 @@ from trio_llm.model.messages import (
     create_user_message,
 )
 from trio_llm.providers.anthropic import AnthropicAdapter
-from trio_llm.providers.anthropic.replay import readable
+from trio_llm.providers.anthropic.replay import fault_of
+from trio_llm.providers.replay_state import readable
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
@@ -162,8 +163,8 @@ async def test_blocks_that_a_repair_takes_out_take_their_state_along() -> None:
 
 def test_good_state_passes_as_the_same_message() -> None:
     message = with_state({"version": 1, "after": [SEARCH], "container": "c"}, GOOD)
-    assert list(readable([HI, message], never)) == [HI, message]
-    assert next(iter(readable([message], never))) is message
+    assert list(readable([HI, message], fault_of, never)) == [HI, message]
+    assert next(iter(readable([message], fault_of, never))) is message
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from trio_llm.protocol.sse import SseDecoder
 from trio_llm.providers.gemini import GEMINI_MODELS, GeminiConfig, GeminiModel
 from trio_llm.providers.gemini.conversation import converse
 from trio_llm.providers.gemini.models import find_model
-from trio_llm.providers.gemini.replay import OnDegraded
 from trio_llm.providers.gemini.serialize import generate_body
 from trio_llm.providers.gemini.translate import GeminiTranslator
 from trio_llm.providers.gemini.types import decode_event
 from trio_llm.providers.images import load_images
+from trio_llm.providers.replay_state import OnDegraded
 from trio_llm.testing.wire_server import WireServer
 
 from ..wire import ask

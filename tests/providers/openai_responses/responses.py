@@ -17,10 +17,10 @@ from trio_llm.providers.images import load_images
 from trio_llm.providers.openai_responses import OPENAI_MODELS, ResponsesConfig, ResponsesModel
 from trio_llm.providers.openai_responses.conversation import input_items
 from trio_llm.providers.openai_responses.models import find_model
-from trio_llm.providers.openai_responses.replay import OnDegraded
 from trio_llm.providers.openai_responses.serialize import check_options, request_fields
 from trio_llm.providers.openai_responses.translate import ResponsesTranslator
 from trio_llm.providers.openai_responses.types import decode_event
+from trio_llm.providers.replay_state import OnDegraded
 from trio_llm.testing.wire_server import WireServer
 
 from ..published import check_published

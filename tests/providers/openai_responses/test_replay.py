@@ -19,7 +19,8 @@ from trio_llm.model.messages import (
     create_user_message,
 )
 from trio_llm.providers.openai_responses import ResponsesAdapter
-from trio_llm.providers.openai_responses.replay import readable
+from trio_llm.providers.openai_responses.replay import fault_of
+from trio_llm.providers.replay_state import readable
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
@@ -213,8 +214,8 @@ GOOD = ({"type": "reasoning", "encrypted_content": "e"}, {"type": "message"}, {"
 
 def test_good_state_passes_as_the_same_message() -> None:
     good = with_state({"version": 1, "after": [SEARCH]}, GOOD)
-    assert next(iter(readable([good], never))) is good
-    assert list(readable([HI, good], never)) == [HI, good]
+    assert next(iter(readable([good], fault_of, never))) is good
+    assert list(readable([HI, good], fault_of, never)) == [HI, good]
 
 
 @pytest.mark.parametrize(

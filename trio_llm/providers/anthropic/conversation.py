@@ -28,7 +28,8 @@ from ...model.failures import LlmError
 from ...model.messages import Message
 from ...protocol.history import HistoryRules, repair
 from ...protocol.json_text import decode_lenient
-from .replay import OnDegraded, entries_of, extras_of, readable, response_of, state_of
+from ..replay_state import OnDegraded, readable, state_of
+from .replay import entries_of, extras_of, fault_of, response_of
 
 NO_OUTPUT: Final = "(no output)"
 """What stands for a tool result without content: the API refuses an empty one that is an error."""
@@ -81,7 +82,7 @@ def converse(
     ]
     out: list[dict[str, Any]] = []
     container = None
-    for message in repair(readable(rest, on_degraded), HISTORY):
+    for message in repair(readable(rest, fault_of, on_degraded), HISTORY):
         if message.role == "assistant":
             content = _assistant(message)
             container = _awaited_container(message)

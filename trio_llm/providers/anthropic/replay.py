@@ -12,21 +12,14 @@ tools did stand in no block of the vocabulary. The API wants an assistant turn b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-import attrs
-
-from ...model.codes import INVALID_REPLAY_STATE
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import MessageId
-from ...model.messages import Message, ModelSource, ReplayEnvelope
+from ...model.messages import Message, ReplayEnvelope
+from ..replay_state import state_of
 
 VERSION: Final = 1
-
-OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
-"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 _WIRE_TYPES: Final[dict[type[ContentBlock], tuple[str, ...]]] = {
     TextBlock: ("text",),
@@ -71,19 +64,8 @@ def write_replay(
     return ReplayEnvelope(response, entries)
 
 
-def readable(messages: Iterable[Message], on_degraded: OnDegraded) -> Iterator[Message]:
-    """The messages, without replay state that makes no sense; those others are the same objects."""
-    for message in messages:
-        source = message.source
-        if isinstance(source, ModelSource) and source.replay_state is not None:
-            fault = _fault(message.content, source.replay_state)
-            if fault is not None:
-                on_degraded(message.id, LlmFailure(f"replay state dropped: {fault}", INVALID_REPLAY_STATE))
-                message = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
-        yield message
-
-
-def _fault(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+def fault_of(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+    """What is wrong with the replay state of a message with these blocks; None where it is sound."""
     response, entries = state.response, state.blocks
     if not isinstance(response, Mapping) or response.get("version") != VERSION:
         return "it is not of this version"
@@ -109,11 +91,11 @@ def _is_items(value: object) -> bool:
 
 
 def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
-    """One entry for each block of a message that :func:`readable` let pass; None where there is none."""
+    """One entry for each block of a message that :func:`fault_of` found sound; None where there is none."""
     state = state_of(message)
     if state is None or state.blocks is None:
         return (None,) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `readable`
+    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
 
 
 def extras_of(entry: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -122,11 +104,6 @@ def extras_of(entry: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def response_of(message: Message) -> Mapping[str, Any]:
-    """The response half of a message that :func:`readable` let pass; empty where there is none."""
+    """The response half of a message that :func:`fault_of` found sound; empty where there is none."""
     state = state_of(message)
-    return {} if state is None else state.response  # type: ignore[return-value]  # checked by `readable`
-
-
-def state_of(message: Message) -> ReplayEnvelope | None:
-    """A message's replay state, if it has any."""
-    return message.source.replay_state if isinstance(message.source, ModelSource) else None
+    return {} if state is None else state.response  # type: ignore[return-value]  # checked by `fault_of`

@@ -28,7 +28,8 @@ from ...model.identifiers import CallId
 from ...model.messages import Message
 from ...protocol.history import HistoryRules, repair
 from ...protocol.json_text import decode_lenient
-from .replay import OnDegraded, entries_of, is_own, parts_after, readable
+from ..replay_state import OnDegraded, readable, state_of
+from .replay import entries_of, fault_of, parts_after
 
 OPENING: Final = "(The conversation began earlier.)"
 """What stands in front of a history that begins with the model: a turn with calls must follow a user's."""
@@ -80,7 +81,7 @@ def converse(
     ]
     contents: list[dict[str, Any]] = []
     calls: dict[CallId, dict[str, Any]] = {}
-    for message in repair(readable(rest, on_degraded), HISTORY):
+    for message in repair(readable(rest, fault_of, on_degraded), HISTORY):
         if message.role == "assistant":
             _add("model", list(_model_parts(message, calls, signed=signed)), contents)
         else:
@@ -147,7 +148,7 @@ def _model_parts(
 ) -> Iterator[dict[str, Any]]:
     """The parts of a model's turn; ``calls`` learns how the results of its calls are addressed."""
     _refuse_images(message)
-    unsigned = signed and not is_own(message)
+    unsigned = signed and state_of(message) is None
     for block, entry in zip(message.content, entries_of(message), strict=True):
         yield from entry.get("before", ())
         if isinstance(block, TextBlock):

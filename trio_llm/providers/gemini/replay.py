@@ -12,21 +12,14 @@ replay state holds:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-import attrs
-
-from ...model.codes import INVALID_REPLAY_STATE
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import MessageId
-from ...model.messages import Message, ModelSource, ReplayEnvelope
+from ...model.messages import Message, ReplayEnvelope
+from ..replay_state import state_of
 
 VERSION: Final = 1
-
-OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
-"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 _ENTRY_TYPES: Final[dict[type[ContentBlock], str]] = {
     TextBlock: "text",
@@ -55,19 +48,8 @@ def write_replay(items: Iterable[tuple[bool, dict[str, Any]]]) -> ReplayEnvelope
     return ReplayEnvelope(response, entries)
 
 
-def readable(messages: Iterable[Message], on_degraded: OnDegraded) -> Iterator[Message]:
-    """The messages, without replay state that makes no sense; those others are the same objects."""
-    for message in messages:
-        source = message.source
-        if isinstance(source, ModelSource) and source.replay_state is not None:
-            fault = _fault(message.content, source.replay_state)
-            if fault is not None:
-                on_degraded(message.id, LlmFailure(f"replay state dropped: {fault}", INVALID_REPLAY_STATE))
-                message = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
-        yield message
-
-
-def _fault(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+def fault_of(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+    """What is wrong with the replay state of a message with these blocks; None where it is sound."""
     response, entries = state.response, state.blocks
     if not isinstance(response, Mapping) or response.get("version") != VERSION:
         return "it is not of this version"
@@ -107,23 +89,14 @@ def _is_signed(value: object, length: int) -> bool:
 
 
 def entries_of(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """One entry for each block of a message that :func:`readable` let pass; empty where there is none."""
-    state = _state(message)
+    """One entry for each block of a message that :func:`fault_of` found sound; empty where there is none."""
+    state = state_of(message)
     if state is None or state.blocks is None:
         return ({},) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `readable`
+    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
 
 
 def parts_after(message: Message) -> Iterable[dict[str, Any]]:
-    """The parts behind the last block of a message that :func:`readable` let pass."""
-    state = _state(message)
-    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr,return-value]  # checked by `readable`
-
-
-def is_own(message: Message) -> bool:
-    """Whether the message is a response that came this way and whose replay state is here."""
-    return _state(message) is not None
-
-
-def _state(message: Message) -> ReplayEnvelope | None:
-    return message.source.replay_state if isinstance(message.source, ModelSource) else None
+    """The parts behind the last block of a message that :func:`fault_of` found sound."""
+    state = state_of(message)
+    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr,return-value]  # checked by `fault_of`

@@ -25,8 +25,9 @@ from ...model.messages import Message, ModelSource
 from ...protocol.history import HistoryRules, repair
 from ...protocol.json_text import is_complete_json, outgoing_arguments
 from ..images import data_url
+from ..replay_state import OnDegraded, readable, state_of
 from .models import ResponsesModel
-from .replay import OnDegraded, after_of, entries_of, extras_of, readable, state_of
+from .replay import after_of, entries_of, extras_of, fault_of
 
 NO_OUTPUT: Final = "(no output)"
 """What stands for a tool result without content."""
@@ -61,7 +62,7 @@ def input_items(
     """
     out: list[dict[str, Any]] = []
     custom: set[str] = set()
-    for message in repair(readable(messages, on_degraded), HISTORY):
+    for message in repair(readable(messages, fault_of, on_degraded), HISTORY):
         if message.role == "user":
             _add_user(message.content, images, custom, out)
             continue

@@ -12,22 +12,15 @@ travels in the replay state:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeGuard
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeGuard
 
-import attrs
-
-from ...model.codes import INVALID_REPLAY_STATE
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import MessageId
-from ...model.messages import Message, ModelSource, ReplayEnvelope
+from ...model.messages import Message, ReplayEnvelope
+from ..replay_state import state_of
 from .items import OutputItem, part_text
 
 VERSION: Final = 1
-
-OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
-"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 _WIRE_TYPES: Final[dict[type[ContentBlock], tuple[str, ...]]] = {
     TextBlock: ("message",),
@@ -96,19 +89,8 @@ def _parts(item: OutputItem) -> list[dict[str, Any]]:
     return [] if parts == [plain] else parts
 
 
-def readable(messages: Iterable[Message], on_degraded: OnDegraded) -> Iterator[Message]:
-    """The messages, without replay state that makes no sense; those others are the same objects."""
-    for message in messages:
-        source = message.source
-        if isinstance(source, ModelSource) and source.replay_state is not None:
-            fault = _fault(message.content, source.replay_state)
-            if fault is not None:
-                on_degraded(message.id, LlmFailure(f"replay state dropped: {fault}", INVALID_REPLAY_STATE))
-                message = attrs.evolve(message, source=attrs.evolve(source, replay_state=None))
-        yield message
-
-
-def _fault(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+def fault_of(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
+    """What is wrong with the replay state of a message with these blocks; None where it is sound."""
     response, entries = state.response, state.blocks
     if not isinstance(response, Mapping) or response.get("version") != VERSION:
         return "it is not of this version"
@@ -148,11 +130,11 @@ def _is_items(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
 
 
 def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
-    """One entry for each block of a message that :func:`readable` let pass; None where there is none."""
+    """One entry for each block of a message that :func:`fault_of` found sound; None where there is none."""
     state = state_of(message)
     if state is None or state.blocks is None:
         return (None,) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `readable`
+    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
 
 
 def extras_of(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,11 +143,6 @@ def extras_of(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def after_of(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """The provider-side items behind the last block of a message that :func:`readable` let pass."""
+    """The provider-side items behind the last block of a message that :func:`fault_of` found sound."""
     state = state_of(message)
-    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr, return-value]  # checked by `readable`
-
-
-def state_of(message: Message) -> ReplayEnvelope | None:
-    """A message's replay state, if it has any."""
-    return message.source.replay_state if isinstance(message.source, ModelSource) else None
+    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr, return-value]  # checked by `fault_of`

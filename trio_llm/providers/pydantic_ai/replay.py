@@ -12,20 +12,17 @@ back to whom. So the replay state is that form, without what the content shows:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ...model.codes import INVALID_REPLAY_STATE
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
 from ...model.failures import LlmError, LlmFailure
-from ...model.identifiers import MessageId
 from ...model.messages import Message, ModelSource, ReplayEnvelope
 from ...protocol.json_text import decode_lenient
+from ..replay_state import OnDegraded
 
 VERSION: Final = 1
-
-OnDegraded: TypeAlias = Callable[[MessageId, LlmFailure], None]
-"""Told of each message whose replay state was dropped because it is malformed (INVALID_REPLAY_STATE)."""
 
 _KINDS: Final[Mapping[str, tuple[type[ContentBlock], tuple[str, ...]]]] = {
     "text": (TextBlock, ("content",)),

@@ -29,9 +29,10 @@ from ...model.messages import Message
 from ...model.requests import GenerateOptions, NamedTool
 from ...protocol.history import HistoryRules, repair
 from ...protocol.json_text import decode_lenient, encode_body
+from ..replay_state import OnDegraded
 from .config import THINKING, PydanticAiModel
 from .library import Library
-from .replay import OnDegraded, restore_response
+from .replay import restore_response
 
 UNKNOWN_TOOL: Final = "unknown"
 """The name of the tool behind a result whose call is not in the history."""
