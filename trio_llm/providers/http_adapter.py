@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Generic, TypedDict, TypeVar
 
 import attrs
 import httpx
 
-from ..model.catalogue import ModelDiscoveryRequest
+from ..model.catalogue import ModelDiscoveryRequest, ResolvedModelInfo
 from ..model.codes import INVALID_CONFIG
 from ..model.failures import LlmError
 from ..model.identity import APP_IDENTITY, AppIdentity
 from ..model.policy import DEFAULT_TIMEOUTS, RetryPolicy, Timeouts
 from ..model.requests import GenerateOptions
+from ..model.signal import AbortSignal
 from ..protocol.sse import MAX_EVENT_SIZE
 from ..streaming.contract import ChunkSink, LlmAdapter, Produce
 from ..transport.client import HttpClient
@@ -97,6 +98,8 @@ class HttpAdapter(LlmAdapter, Generic[C]):
             client=client, transport=transport, identity=identity, max_connections=max_connections
         )
         self._owned = http is None
+        self._resolved_for: C | None = None
+        self._resolve: Callable[[str, str], ResolvedModelInfo]
 
     @property
     def config(self) -> C:
@@ -119,6 +122,23 @@ class HttpAdapter(LlmAdapter, Generic[C]):
     def provider_timeouts(self, provider: str) -> Timeouts:
         """What the configuration says, over the defaults."""
         return self.config.timeouts.over(DEFAULT_TIMEOUTS)
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> ResolvedModelInfo:
+        """What is known of a model; of one that is not listed, the efforts that the wire can ask for.
+
+        Worked out once for a configuration, whose ``model_data`` is not asked again.
+        """
+        config = self.config
+        if config is not self._resolved_for:
+            self._resolved_for = config
+            self._resolve = lru_cache(64)(partial(self._resolved, config))
+        return self._resolve(provider, model)
+
+    @abc.abstractmethod
+    def _resolved(self, config: C, provider: str, model: str) -> ResolvedModelInfo:
+        """What this configuration says of a model."""
 
     def prepare_call(self, provider: str) -> Produce:
         """Pin the present configuration."""

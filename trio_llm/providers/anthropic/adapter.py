@@ -16,7 +16,6 @@ from ...model.catalogue import (
 )
 from ...model.json_value import FrozenObject, freeze_optional_object
 from ...model.requests import GenerateOptions
-from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -110,11 +109,7 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
         config = self.config
         return [_resolved(config, provider, _completed(config, model)) for model in config.models]
 
-    async def resolve_model(
-        self, provider: str, model: str, signal: AbortSignal | None = None
-    ) -> ResolvedModelInfo | None:
-        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        config = self.config
+    def _resolved(self, config: AnthropicConfig, provider: str, model: str) -> ResolvedModelInfo:
         return _resolved(config, provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:

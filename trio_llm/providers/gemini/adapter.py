@@ -16,7 +16,6 @@ from ...model.catalogue import (
     ResolvedModelInfo,
 )
 from ...model.requests import GenerateOptions
-from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -97,11 +96,7 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
         config = self.config
         return [resolved(provider, _completed(config, model)) for model in config.models]
 
-    async def resolve_model(
-        self, provider: str, model: str, signal: AbortSignal | None = None
-    ) -> ResolvedModelInfo | None:
-        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        config = self.config
+    def _resolved(self, config: GeminiConfig, provider: str, model: str) -> ResolvedModelInfo:
         return resolved(provider, _completed(config, find_model(config.models, model)))
 
     async def discover(self, request: ModelDiscoveryRequest) -> list[DiscoveredModel]:

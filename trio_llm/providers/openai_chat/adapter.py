@@ -17,7 +17,6 @@ from ...model.catalogue import (
 from ...model.codes import INVALID_BASE_URL
 from ...model.failures import LlmError
 from ...model.requests import GenerateOptions
-from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -90,11 +89,7 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
         config = self.config
         return [_resolved(config, provider, model) for model in _listed(config)]
 
-    async def resolve_model(
-        self, provider: str, model: str, signal: AbortSignal | None = None
-    ) -> ResolvedModelInfo | None:
-        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        config = self.config
+    def _resolved(self, config: ChatConfig, provider: str, model: str) -> ResolvedModelInfo:
         known = next((listed for listed in _listed(config) if listed.id == model), None)
         return _resolved(config, provider, known or ChatModel(model))
 

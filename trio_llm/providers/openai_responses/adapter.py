@@ -21,7 +21,6 @@ from ...model.chunks import Finish
 from ...model.identity import APP_IDENTITY
 from ...model.messages import ModelSource, create_assistant_message
 from ...model.requests import GenerateOptions
-from ...model.signal import AbortSignal
 from ...protocol.json_text import encode_body
 from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
@@ -142,11 +141,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
             for model in config.models
         ]
 
-    async def resolve_model(
-        self, provider: str, model: str, signal: AbortSignal | None = None
-    ) -> ResolvedModelInfo | None:
-        """What is known of a model; of one that is not listed, the efforts that the wire can ask for."""
-        config = self.config
+    def _resolved(self, config: ResponsesConfig, provider: str, model: str) -> ResolvedModelInfo:
         known = _completed(config, find_model(config.models, model))
         return resolved(provider, known, default_max_tokens=config.default_max_tokens)
 
