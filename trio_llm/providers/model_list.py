@@ -14,6 +14,7 @@ from ..model.failures import LlmError
 from ..protocol.json_text import decode_lenient
 from ..transport.client import HttpClient
 from ..transport.errors import error_from_response
+from ..transport.secrets import kept_secret
 
 LIST_LIMIT: Final = 4 * 1024 * 1024
 """How much of a list is read, in bytes received, all pages together; a longer one is no list of models."""
@@ -53,7 +54,7 @@ async def list_remote_models(
     asked: set[str] = set()
     left = LIST_LIMIT
     page: str | None = url
-    with trio.move_on_after(LIST_SECONDS):
+    with kept_secret(secrets), trio.move_on_after(LIST_SECONDS):
         while page is not None:
             if page in asked:
                 raise LlmError("the pages of the list of models lead in a circle", DISCOVERY_FAILED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import trio
@@ -74,12 +75,13 @@ class UpgradedStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
 
-def refusal_of(peer: str, head: bytes, fault: Exception | None) -> LlmError:
+def refusal_of(peer: str, head: bytes, fault: Exception | None, secrets: Sequence[str]) -> LlmError:
     """Why there was no handshake.
 
     Args:
         head: what the server said instead, as far as it was read.
         fault: what trio-websocket or the stream raised.
+        secrets: blacked out where the server's answer repeats one.
 
     Returns:
         UpgradeRefused where there is a response, with its facts; else TRANSPORT.
@@ -101,7 +103,7 @@ def refusal_of(peer: str, head: bytes, fault: Exception | None) -> LlmError:
             f"{peer}: HTTP {status} instead of a WebSocket", codes.MALFORMED_RESPONSE, status=status
         )
     else:
-        failure = failure_from_response(status, headers, body)
+        failure = failure_from_response(status, headers, body, secrets=secrets)
         error = UpgradeRefused(failure.message, failure.code)
         error.failure = failure
     error.__cause__ = fault

@@ -58,12 +58,18 @@ class WebSocket:
     """
 
     def __init__(
-        self, connection: Connection, watcher: CallWatcher, peer: str, max_message_size: int
+        self,
+        connection: Connection,
+        watcher: CallWatcher,
+        peer: str,
+        max_message_size: int,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._connection = connection
         self._stream = UpgradedStream(connection, watcher)
         self._peer = peer
         self._max_message_size = max_message_size
+        self._secrets = secrets
         self._scope = trio.CancelScope()
         self._socket: WebSocketConnection | None = None
         self._messages: list[bytes] = []
@@ -181,7 +187,7 @@ class WebSocket:
         finally:
             self.close()
         if not self._stream.opened:
-            raise refusal_of(self._peer, self._stream.head, fault)
+            raise refusal_of(self._peer, self._stream.head, fault, self._secrets)
         if fault is not None and self._end is None:
             self._end = LlmError(f"{self._peer}: the WebSocket broke: {fault}", codes.TRANSPORT)
             self._end.__cause__ = fault
@@ -266,12 +272,14 @@ class WebSocketClient:
         headers: Sequence[tuple[str, str]] = (),
         watcher: CallWatcher = UNWATCHED,
         max_message_size: int | None = None,
+        secrets: Sequence[str] = (),
     ) -> WebSocket:
         """Open a WebSocket that lives in a task of ``nursery``. Cancelling closes the connection.
 
         Args:
             url: http or https, as the endpoint is known by (ws and wss are the same).
             headers: sent with the upgrade; ``user-agent`` is set here, whatever they say.
+            secrets: blacked out where the answer to the upgrade repeats one.
 
         Raises:
             UpgradeRefused: the server answered with a response, whose facts the failure holds; or a SOCKS
@@ -298,6 +306,7 @@ class WebSocketClient:
             watcher,
             str(route),
             self._max_message_size if max_message_size is None else max_message_size,
+            secrets,
         )
         try:
             await nursery.start(

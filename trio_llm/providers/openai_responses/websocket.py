@@ -213,6 +213,7 @@ class SessionSockets:
                 headers=request.headers,
                 watcher=sink,
                 max_message_size=request.max_event_size,
+                secrets=request.secrets,
             )
         except UpgradeRefused:
             self._refused[request.url] = trio.current_time() + REFUSED_SECONDS
