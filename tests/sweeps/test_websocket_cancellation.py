@@ -7,140 +7,95 @@ session's next call.
 from __future__ import annotations
 
 import itertools
-import json
 import math
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import pytest
 import trio
 from trio._core import _run as scheduler
-from trio.testing import MockClock, wait_all_tasks_blocked
-from trio_websocket import ConnectionClosed, WebSocketRequest
+from trio.testing import MockClock
 
 from trio_llm.model.chunks import Aborted, ToolCalls
-from trio_llm.model.identifiers import SessionId
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig
-from trio_llm.runtime.runtime import LlmRuntime
-from trio_llm.transport.websocket import WebSocket, WebSocketClient
+from trio_llm.transport.websocket import WebSocketClient
 
 from ..runtime.test_leaks import tasks_below
-from ..transport.http_parts import client_tls, open_descriptors
-from ..transport.websocket_server import Peer, SocketServer
-from .cancelling import Act, AtStep, Call, Cell, Start, judge
+from ..transport.http_parts import client_tls
+from ..transport.websocket_server import Peer
+from .cancelling import Act, AtStep, Call, Cell, Start, judge, sweep
 from .extent import FULL
 from .house import QUIET, every_generator_ends
-from .shapes import SCHEMES, SHAPES
+from .shapes import SCHEMES
+from .sockets import SHAPE, Answer, Server, SocketHouse, good_answer
 
-(HTTP,) = (shape for shape in SHAPES if shape.name == "openai_responses")
-SHAPE = attrs.evolve(HTTP, name="openai_responses_websocket", fields={"session_id": SessionId("s")})
-EVENTS = [json.loads(event.removeprefix(b"data: ")) for event in SHAPE.events]
+Way: TypeAlias = Literal["good", "forgotten", "gone"]
+"""How a request fares that goes on from a response: the provider may have forgotten that one, or hang up."""
+
+FORGOTTEN = {
+    "type": "error",
+    "status": 400,
+    "error": {"code": "previous_response_not_found", "message": "who?"},
+}
+
+
+async def forget(peer: Peer, request: Any) -> None:
+    await peer.send(FORGOTTEN)
+
+
+async def hang_up(peer: Peer, request: Any) -> None:
+    await peer.cut()
+
+
+ANSWERS: dict[Way, Answer] = {"good": good_answer, "forgotten": forget, "gone": hang_up}
+
+
+@attrs.frozen
+class SocketCell(Cell):
+    """One row; the start ``queued`` is a session whose connection is in use by another call."""
+
+    way: Way = "good"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}-{self.way}"
+
 
 ACTS: tuple[Act, ...] = ("abort", "cancel", "deadline")
-STARTS: tuple[Start, ...] = ("fresh", "reused")
+STARTS: tuple[tuple[Start, Way], ...] = (
+    ("fresh", "good"),
+    ("reused", "good"),
+    ("queued", "good"),
+    ("reused", "forgotten"),
+    ("reused", "gone"),
+)
 CELLS = [
-    Cell(SHAPE, scheme, 0, start, act) for scheme, start, act in itertools.product(SCHEMES, STARTS, ACTS)
+    SocketCell(SHAPE, scheme, layers, start, act, way)
+    for scheme, layers, (start, way), act in itertools.product(SCHEMES, (0, 2), STARTS, ACTS)
 ]
 
-TASKS_OF_A_SOCKET = 2
-"""What an open WebSocket lives in: a task of this library, and one of trio-websocket's."""
+REFUSED = attrs.evolve(
+    SHAPE,
+    name="openai_responses_refused",
+    adapter=lambda url, transport: ResponsesAdapter(
+        ResponsesConfig(api_key="key", base_url=url, websocket=True),
+        websockets=WebSocketClient(ssl_context=client_tls()),
+        transport=transport,
+    ),
+)
+"""A server that answers an upgrade as it answers any request, so that the call goes over HTTP."""
 
-_TLS = client_tls()
-
-
-@attrs.define(eq=False)
-class Server(SocketServer):
-    """Answers each request in messages of one event. Clients may go away in the middle of the handshake.
-
-    Attributes:
-        owed: how many requests on connections that are open have not been answered in full.
-    """
-
-    owed: int = 0
-
-    async def answer(self, peer: Peer) -> None:
-        """Serve a connection."""
-        while True:
-            await peer.receive()
-            self.owed += 1
-            try:
-                await peer.send(*EVENTS)
-            finally:
-                self.owed -= 1
-
-    async def _handle(self, request: WebSocketRequest) -> None:
-        try:
-            await super()._handle(request)
-        except ConnectionClosed:
-            pass
+FALLBACKS = [
+    Cell(REFUSED, scheme, layers, "fresh", act)
+    for scheme, layers, act in itertools.product(SCHEMES, (0, 2), ACTS)
+]
 
 
-class SocketHouse:
-    """A runtime over one server, with one session, and a count of everything a call could leave behind.
-
-    The server runs outside the task that makes this.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self._descriptors = open_descriptors()
-        self._adapter = ResponsesAdapter(
-            ResponsesConfig(api_key="key", base_url=server.url, websocket=True),
-            websockets=WebSocketClient(ssl_context=_TLS),
-        )
-        self.runtime = LlmRuntime()
-        self.runtime.register_adapter(["p"], self._adapter)
-
-    @property
-    def kept(self) -> list[WebSocket]:
-        """The idle sockets."""
-        return [connection.socket for connection in self._adapter._sockets._idle.values()]
-
-    async def good_call(self) -> None:
-        """A call that nobody cancels; it leaves its connection to the next."""
-        async with self.runtime.stream(SHAPE.request()) as stream:
-            async for _ in stream:
-                pass
-        assert isinstance(stream.finish, ToolCalls)
-        assert len(stream.settlements) == 1, "the connection it found was no good"
-        assert len(self.kept) == 1
-
-    async def check_after_stream(self, tasks: int) -> None:
-        """Nothing of a call is left but a socket that is kept, and it is usable.
-
-        Args:
-            tasks: how many there were below the present task when there was no socket.
-        """
-        await wait_all_tasks_blocked(QUIET)
-        kept = len(self.kept)
-        assert all(socket.usable for socket in self.kept), "a socket is kept with half a response in it"
-        assert not self.server.owed, "a socket is kept whose response is not whole"
-        present = len(tasks_below(trio.lowlevel.current_task()))
-        assert present == tasks + TASKS_OF_A_SOCKET * kept, "a task is left"
-        await self._check_descriptors(2 * kept)
-        asked = self.server.asked
-        await self.good_call()
-        assert self.server.asked == asked + 1 - kept, "a socket that was kept is not used"
-
-    async def check_after_runtime(self) -> None:
-        """Nothing is left at all."""
-        await self._check_descriptors(0)
-        assert all(peer.gone.is_set() for peer in self.server.peers)
-        self.server.peers.clear()
-
-    async def _check_descriptors(self, sockets: int) -> None:
-        """Both ends of each connection count; the server may need its time to see that one is gone."""
-        for _ in range(20):
-            await wait_all_tasks_blocked(QUIET)
-            if open_descriptors() == self._descriptors + sockets:
-                return
-            await trio.sleep(5)  # trio-websocket gives up a handshake after a minute
-        pytest.fail("a descriptor is left")
-
-
-async def run(cell: Cell, seed: int, server: Server, clock: MockClock, step: float) -> tuple[Call, AtStep]:
+async def run(
+    cell: SocketCell, seed: int, server: Server, clock: MockClock, step: float
+) -> tuple[Call, AtStep]:
     """One call in a runtime of its own, cancelled at ``step``; checks that nothing is left of either."""
     scheduler._r.seed(seed)  # trio shuffles the tasks of a pass
-    house = SocketHouse(server)
+    house = SocketHouse(server, cell.layers)
     around_stream = trio.CancelScope()
     call: Call | None = None
 
@@ -158,20 +113,24 @@ async def run(cell: Cell, seed: int, server: Server, clock: MockClock, step: flo
     with every_generator_ends():
         async with house.runtime as runtime:
             tasks = len(tasks_below(trio.lowlevel.current_task()))
-            if cell.start == "reused":
-                await house.good_call()
-            call = Call(runtime.stream(SHAPE.request()))
-            trio.lowlevel.add_instrument(instrument)
-            with around_stream:
-                try:
-                    async with call.stream as stream:
-                        async for chunk in stream:
-                            call.seen.append(chunk)
-                        call.looped = True
-                finally:
-                    call.left_at = trio.current_time()
-            trio.lowlevel.remove_instrument(instrument)
-            if not isinstance(call.stream.finish, Aborted):
+            options = await house.good_call() if cell.start == "reused" else SHAPE.request()
+            async with trio.open_nursery() as beside:
+                if cell.start == "queued":
+                    beside.start_soon(house.good_call)
+                    while not server.owed:
+                        await trio.lowlevel.checkpoint()
+                call = Call(runtime.stream(options))
+                trio.lowlevel.add_instrument(instrument)
+                with around_stream:
+                    try:
+                        async with call.stream as stream:
+                            async for chunk in stream:
+                                call.seen.append(chunk)
+                            call.looped = True
+                    finally:
+                        call.left_at = trio.current_time()
+                trio.lowlevel.remove_instrument(instrument)
+            if cell.start == "queued" or not isinstance(call.stream.finish, Aborted):
                 assert len(house.kept) == 1, "a clean connection is not kept"
             await house.check_after_stream(tasks)
     await house.check_after_runtime()
@@ -179,15 +138,16 @@ async def run(cell: Cell, seed: int, server: Server, clock: MockClock, step: flo
     return call, instrument
 
 
-async def run_steps(cell: Cell, seed: int, clock: MockClock, stride: int) -> int:
+async def run_steps(cell: SocketCell, seed: int, clock: MockClock, stride: int) -> int:
     """Cancel at step 1, 1 + stride, ... until the call is over before; returns how many steps it has."""
     steps = 0
-    server = Server([], cell.scheme)
-    server.script = [server.answer]
+    server = Server([], cell.scheme, answer=ANSWERS[cell.way])
 
     async def client() -> None:
         nonlocal steps
         whole, instrument = await run(cell, seed, server, clock, math.inf)
+        assert isinstance(whole.stream.finish, ToolCalls)
+        assert len(whole.stream.settlements) == (1 if cell.way == "good" else 2)
         steps = instrument.steps
         for step in itertools.count(1, stride):
             try:
@@ -205,8 +165,13 @@ async def run_steps(cell: Cell, seed: int, clock: MockClock, stride: int) -> int
 
 
 @pytest.mark.parametrize("seed", range(3 if FULL else 1))
-@pytest.mark.parametrize("cell", CELLS, ids=str)
-def test_cancelled_at_every_step(cell: Cell, seed: int) -> None:
+@pytest.mark.parametrize("cell", CELLS if FULL else CELLS[::4], ids=str)
+def test_cancelled_at_every_step(cell: SocketCell, seed: int) -> None:
     clock = MockClock(autojump_threshold=QUIET)
-    steps = trio.run(run_steps, cell, seed, clock, 1 if FULL else 3, clock=clock)
+    steps = trio.run(run_steps, cell, seed, clock, 1 if FULL else 5, clock=clock)
     assert steps > 15
+
+
+@pytest.mark.parametrize("cell", FALLBACKS if FULL else FALLBACKS[::7], ids=str)
+def test_cancelled_at_every_step_of_a_fallback_to_http(cell: Cell) -> None:
+    assert sweep(cell) > 15
