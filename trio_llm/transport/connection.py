@@ -205,9 +205,9 @@ async def _open_tunnel(
         headers.append((b"user-agent", user_agent))
     if proxy.authorization is not None:
         headers.append((b"proxy-authorization", proxy.authorization))
-    exchange = Exchange(b"CONNECT", authority, headers)
+    exchange = Exchange(b"CONNECT", authority, headers, b"")
     try:
-        await connection.stream.send_all(exchange.head + exchange.send_end())
+        await connection.stream.send_all(exchange.begin)
         response = None
         while response is None:
             response = exchange.receive(await connection.receive_some(READ_SIZE))

@@ -170,11 +170,8 @@ class TrioTransport(httpx.AsyncBaseTransport):
             target = b"http://" + url.netloc + target
             if route.proxy.authorization is not None:
                 headers = [*headers, (b"proxy-authorization", route.proxy.authorization)]
-        exchange = Exchange(method, target, headers)
         # What is whole is framed before there is a connection, so that a fault in it opens none.
-        whole = exchange.head
-        if isinstance(content, bytes):
-            whole += exchange.send_body(content) + exchange.send_end()
+        exchange = Exchange(method, target, headers, content if isinstance(content, bytes) else None)
         ssl_context = self._context() if route.secure else None
 
         async def open_connection(route: Route) -> Connection:
@@ -185,7 +182,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
         connection = await self._pool.acquire(route, open_connection)
         try:
             watcher.connected()
-            await _send(connection, whole, watcher)
+            await _send(connection, exchange.begin, watcher)
             if not isinstance(content, bytes):
                 async for part in content:
                     await _send(connection, exchange.send_body(part), watcher)
