@@ -7,8 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .drivers import Driver
@@ -26,11 +26,19 @@ class Environment:
         worker: the command of the driver's worker.
         evaluate: the command that takes a program's text as its last argument.
         folder: where both are started.
+        variables: the environment variables of both.
     """
 
     worker: Sequence[str]
     evaluate: Sequence[str]
     folder: Path
+    variables: Mapping[str, str] = field(
+        default_factory=lambda: {
+            **os.environ,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the Internet for prices as it is imported
+            "PYTHONPATH": str(PROJECT),
+        }
+    )
 
 
 def cache_folder() -> Path:

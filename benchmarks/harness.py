@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from typing import Any
 
 from .drivers import Driver
-from .endpoint import PROJECT, Endpoint, running_provider
+from .endpoint import Endpoint, running_provider
 from .environments import Environment, environment_of
 from .measures import startup
 from .plan import Job
@@ -40,7 +40,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=environment.folder,
-            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(PROJECT)},
+            env=environment.variables,
             text=True,
         )
 

@@ -65,7 +65,7 @@ class Job:
 def _throughput() -> list[Job]:
     quick, full = {"events": 10_000}, {"events": 60_000}
     return [
-        Job(kind, "throughput", {"kind": kind, **quick}, {"kind": kind, **full}, (5, 15), "events")
+        Job(kind, "throughput", {"kind": kind, **quick}, {"kind": kind, **full}, (5, 11), "events")
         for kind in ("burst", "chunks")
     ] + [
         Job(
@@ -87,8 +87,8 @@ def _requests() -> list[Job]:
             "requests",
             {"requests": 200, "idle": 200},
             {"requests": 200, "idle": 200},
-            (3, 9),
-            drivers=_OURS,
+            (3, 5),
+            drivers=_ESSENTIAL | {"expert"},
             quick_drivers=_ESSENTIAL,
         ),
     ]
@@ -101,9 +101,18 @@ def _streams() -> list[Job]:
     quick_200, full_200 = paced_200 | few, paced_200 | many
     quick_1000, full_1000 = paced_1000 | few, paced_1000 | many
     return [
-        Job("streams-200", "concurrent", quick_200, full_200, (3, 9), quick_drivers=_ESSENTIAL),
+        Job("streams-200", "concurrent", quick_200, full_200, (3, 6), quick_drivers=_ESSENTIAL),
         Job("streams-1000", "concurrent", quick_1000, full_1000, (1, 5), drivers=_ESSENTIAL),
-        Job("memory", "concurrent", quick_200, quick_200, (2, 6), quick_drivers=_ESSENTIAL, fresh=True),
+        Job(
+            "memory",
+            "concurrent",
+            quick_200,
+            quick_200,
+            (2, 3),
+            drivers=_OURS | _TRIO_PEERS,
+            quick_drivers=_ESSENTIAL,
+            fresh=True,
+        ),
     ]
 
 
@@ -155,7 +164,7 @@ def _cancellations() -> list[Job]:
             busy | {"trials": 30},
             busy | {"trials": 100},
             (3, 5),
-            drivers=_OURS | {"openai-sdk", "anthropic-sdk"},  # others cannot keep up with the busy streams
+            drivers=_OURS | {"anthropic-sdk"},  # the other peers cannot keep up with the busy streams
             quick_drivers=_ESSENTIAL,
         )
     )

@@ -20,7 +20,7 @@ from .cancellation_kinds import PHASES
 _tags = itertools.count(random.randrange(1, 2**30) * 1000)
 _FLOW_INTERVAL = 0.002
 _BUSY_INTERVAL = 0.01
-_ENOUGH_LEAKS = 3
+_ENOUGH_LEAKS = 2
 
 
 async def measure(

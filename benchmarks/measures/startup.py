@@ -35,7 +35,11 @@ def measure(environment: Environment, driver: Driver, *, patience: float) -> dic
     """
     program = _PROGRAMS[driver.language].replace("{statement}", driver.imports)
     output = subprocess.check_output(
-        [*environment.evaluate, program], cwd=environment.folder, text=True, timeout=patience
+        [*environment.evaluate, program],
+        cwd=environment.folder,
+        env=environment.variables,
+        text=True,
+        timeout=patience,
     )
     cpu, wall = json.loads(output.splitlines()[-1])
     return {"import_ms": cpu * 1e3, "wall_ms": wall * 1e3}
