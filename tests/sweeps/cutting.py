@@ -68,7 +68,7 @@ async def _sweep(shape: Shape, scheme: Scheme, cuts: list[tuple[int, Way]]) -> N
         house = House(server, shape.adapter, layers=0)
         with every_generator_ends():
             async with house.runtime as runtime:
-                whole, counts = await _paced(runtime.stream(shape.request()), len(shape.events) + 1)
+                whole, counts = await paced(runtime.stream(shape.request()), len(shape.events) + 1)
                 tasks = len(tasks_below(trio.lowlevel.current_task()))
                 await house.check_after_stream(tasks)
                 for at, way in cuts:
@@ -92,7 +92,7 @@ async def _sweep(shape: Shape, scheme: Scheme, cuts: list[tuple[int, Way]]) -> N
         nursery.start_soon(client)
 
 
-async def _paced(stream: ChunkStream, events: int) -> tuple[list[StreamChunk], list[int]]:
+async def paced(stream: ChunkStream, events: int) -> tuple[list[StreamChunk], list[int]]:
     """The chunks of a good answer, and how many of substance are there after 0, 1, 2... events.
 
     Each event comes a second after the one before it, and the end of the body counts as one.

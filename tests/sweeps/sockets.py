@@ -26,6 +26,8 @@ from ..transport.websocket_server import Peer, SocketServer
 from .house import QUIET, pass_through
 from .shapes import SHAPES
 
+_TLS = client_tls()
+
 (HTTP,) = (shape for shape in SHAPES if shape.name == "openai_responses")
 SHAPE = attrs.evolve(HTTP, name="openai_responses_websocket", fields={"session_id": SessionId("s")})
 
@@ -33,10 +35,19 @@ EVENTS: list[dict[str, Any]] = [json.loads(event.removeprefix(b"data: ")) for ev
 EVENTS[-1]["response"]["id"] = "r"
 """The answer to a request; the next one can go on from it."""
 
+REFUSED = attrs.evolve(
+    SHAPE,
+    name="openai_responses_refused",
+    adapter=lambda url, transport: ResponsesAdapter(
+        ResponsesConfig(api_key="key", base_url=url, websocket=True),
+        websockets=WebSocketClient(ssl_context=_TLS),
+        transport=transport,
+    ),
+)
+"""A server that answers an upgrade as it answers any request, so that the call goes over HTTP."""
+
 TASKS_OF_A_SOCKET = 2
 """What an open WebSocket lives in: a task of this library, and one of trio-websocket's."""
-
-_TLS = client_tls()
 
 Answer: TypeAlias = Callable[[Peer, Any], Awaitable[None]]
 """Answers a request, given the connection and the request."""
@@ -52,7 +63,7 @@ class Server(SocketServer):
     """Answers each request. Clients may go away in the middle of the handshake.
 
     Attributes:
-        answer: what requests get that go on from a response; others get the good one.
+        answer: what each request gets.
         owed: how many requests on connections that are open have not been answered in full.
     """
 
@@ -68,7 +79,7 @@ class Server(SocketServer):
             request = await peer.receive()
             self.owed += 1
             try:
-                await (self.answer if "previous_response_id" in request else good_answer)(peer, request)
+                await self.answer(peer, request)
             finally:
                 self.owed -= 1
 

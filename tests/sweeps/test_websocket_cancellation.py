@@ -17,17 +17,14 @@ from trio._core import _run as scheduler
 from trio.testing import MockClock
 
 from trio_llm.model.chunks import Aborted, ToolCalls
-from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig
-from trio_llm.transport.websocket import WebSocketClient
 
 from ..runtime.test_leaks import tasks_below
-from ..transport.http_parts import client_tls
 from ..transport.websocket_server import Peer
 from .cancelling import Act, AtStep, Call, Cell, Start, judge, sweep
 from .extent import FULL
 from .house import QUIET, every_generator_ends
 from .shapes import SCHEMES
-from .sockets import SHAPE, Answer, Server, SocketHouse, good_answer
+from .sockets import EVENTS, REFUSED, SHAPE, Answer, Server, SocketHouse, good_answer
 
 Way: TypeAlias = Literal["good", "forgotten", "gone"]
 """How a request fares that goes on from a response: the provider may have forgotten that one, or hang up."""
@@ -40,11 +37,14 @@ FORGOTTEN = {
 
 
 async def forget(peer: Peer, request: Any) -> None:
-    await peer.send(FORGOTTEN)
+    await peer.send(*([FORGOTTEN] if "previous_response_id" in request else EVENTS))
 
 
 async def hang_up(peer: Peer, request: Any) -> None:
-    await peer.cut()
+    if "previous_response_id" in request:
+        await peer.cut()
+    else:
+        await good_answer(peer, request)
 
 
 ANSWERS: dict[Way, Answer] = {"good": good_answer, "forgotten": forget, "gone": hang_up}
@@ -72,17 +72,6 @@ CELLS = [
     SocketCell(SHAPE, scheme, layers, start, act, way)
     for scheme, layers, (start, way), act in itertools.product(SCHEMES, (0, 2), STARTS, ACTS)
 ]
-
-REFUSED = attrs.evolve(
-    SHAPE,
-    name="openai_responses_refused",
-    adapter=lambda url, transport: ResponsesAdapter(
-        ResponsesConfig(api_key="key", base_url=url, websocket=True),
-        websockets=WebSocketClient(ssl_context=client_tls()),
-        transport=transport,
-    ),
-)
-"""A server that answers an upgrade as it answers any request, so that the call goes over HTTP."""
 
 FALLBACKS = [
     Cell(REFUSED, scheme, layers, "fresh", act)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -325,15 +326,37 @@ async def test_a_cancelled_receive_loses_nothing() -> None:
         assert messages == [b"one", b"two"]
 
 
-async def test_a_socket_expires(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_resting_socket_expires(autojump_clock: trio.testing.MockClock) -> None:
     async with SocketServer([lambda peer: peer.hold()]) as server, opened(server.url) as socket:
-        socket.expire_at(trio.current_time() + 50)
+        socket.rest(trio.current_time() + 50)
+        socket.attend(UNWATCHED)
+        await trio.sleep(60)
+        socket.rest(trio.current_time() + 50)
         states = []
         for seconds in (49, 2):
             await trio.sleep(seconds)
             states.append(socket.usable)
         assert states == [True, False]
         await server.peers[0].gone.wait()
+
+
+async def test_a_resting_socket_answers_pings_and_closes_at_a_message() -> None:
+    states: list[bool] = []
+
+    async def answer(peer: Peer) -> None:
+        await peer.socket.ping()
+        states.append(socket.usable)
+        await peer.send("unasked")
+        await peer.hold()
+
+    async with SocketServer([answer]) as server, opened(server.url) as socket:
+        socket.rest(math.inf)
+        with trio.fail_after(5):
+            await server.peers[0].gone.wait()
+        states.append(socket.usable)
+        with pytest.raises(LlmError, match="closed"):
+            await socket.receive()
+    assert states == [True, False]
 
 
 class TestHandshakes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +14,8 @@ from typing import Any, Self, TypeAlias
 import attrs
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, WebSocketRequest, WebSocketServer
+
+from trio_llm.testing.wire_server import WireRequest
 
 from .http_parts import server_tls
 
@@ -28,6 +32,16 @@ def frame(opcode: int, payload: bytes, *, last: bool = True) -> bytes:
         bytes([size]) if size < 126 else pack("!BH", 126, size) if size < 2**16 else pack("!BQ", 127, size)
     )
     return bytes([opcode | 0x80 * last]) + length + payload
+
+
+def handshake(request: WireRequest) -> bytes:
+    """The head that accepts an upgrade (RFC 6455 section 4.2.2)."""
+    key = (request.header("sec-websocket-key") or "").encode()
+    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+        b"sec-websocket-accept: %b\r\n\r\n" % accept
+    )
 
 
 @attrs.define(eq=False)

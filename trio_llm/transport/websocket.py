@@ -7,6 +7,7 @@ imported only when a WebSocket is opened.
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
@@ -77,6 +78,7 @@ class WebSocket:
         self._changed = trio.lowlevel.ParkingLot()
         self._end: LlmError | None = None
         self._closed = False
+        self._resting = False
         self.request_id: ProviderRequestId | None = None
         self.on_close: Callable[[], object] = lambda: None
 
@@ -86,12 +88,16 @@ class WebSocket:
         return not self._closed and self._end is None and not self._messages
 
     def attend(self, watcher: CallWatcher) -> None:
-        """Tell ``watcher`` from now on of every sign of life."""
+        """Tell ``watcher`` from now on of every sign of life. The rest is over."""
         self._stream.watcher = watcher
+        self._resting = False
+        self._scope.deadline = math.inf
 
-    def expire_at(self, deadline: float) -> None:
-        """Close at that time on Trio's clock; ``math.inf`` means never."""
-        self._scope.deadline = deadline
+    def rest(self, until: float) -> None:
+        """Tell nobody, and close at that time on Trio's clock, or when a message comes unasked."""
+        self._stream.watcher = UNWATCHED
+        self._resting = True
+        self._scope.deadline = until
 
     def close(self) -> None:
         """Close the socket, at once and without a word. Idempotent; works in a cancelled task."""
@@ -202,6 +208,8 @@ class WebSocket:
             except ConnectionClosed as error:
                 self._end = self._end_of(error.reason)
                 self._end.__cause__ = error
+                return
+            if self._resting:
                 return
             data = message.encode("utf-8") if isinstance(message, str) else message
             self._messages.append(data)

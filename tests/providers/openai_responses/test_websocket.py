@@ -17,20 +17,26 @@ import trio.testing
 from trio_llm.model.chunks import Error, Stop, StreamChunk, ToolCalls
 from trio_llm.model.content import TextBlock
 from trio_llm.model.identifiers import CallId, SessionId
-from trio_llm.model.messages import Message, create_tool_result_message, create_user_message
+from trio_llm.model.messages import (
+    Message,
+    ModelSource,
+    create_assistant_message,
+    create_tool_result_message,
+    create_user_message,
+)
 from trio_llm.model.policy import Timeouts
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig
 from trio_llm.providers.openai_responses.websocket import MAX_AGE, REFUSED_SECONDS
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.stream import ChunkStream
-from trio_llm.testing.wire_script import Response, event_stream
-from trio_llm.testing.wire_server import WireServer
+from trio_llm.testing.wire_script import Cut, Gate, Raw, Response, event_stream
+from trio_llm.testing.wire_server import WireRequest, WireServer
 from trio_llm.transport.websocket import WebSocketClient
 
 from ...shared_data import CASES, requires_cases, requires_recordings
 from ...transport.http_parts import SCHEMES, client_tls
-from ...transport.websocket_server import Peer, Reject, SocketServer
+from ...transport.websocket_server import Peer, Reject, SocketServer, frame, handshake
 from .. import streams
 from ..published import check_published
 from ..wire import ask, open_stream, run
@@ -251,6 +257,19 @@ class TestSessions:
         assert len(server.peers) == 1
         assert "previous_response_id" not in server.peers[0].received[1]
 
+    async def test_after_a_foreign_turn_the_whole_context_goes(self) -> None:
+        foreign = create_assistant_message("from elsewhere", ModelSource("other", "m"))
+        serve = answers(hello(), hello("resp_2"), hello("resp_3"))
+        async with SocketServer([serve]) as server, adapter_for(server) as adapter:
+            history, _ = await turn(adapter, HI)
+            history, _ = await turn(adapter, *history, AGAIN, foreign, create_user_message("and now?"))
+            await turn(adapter, *history, AGAIN)
+        [peer] = server.peers
+        _, two, three = peer.received
+        assert "previous_response_id" not in two
+        assert len(two["input"]) == 5
+        assert (three["previous_response_id"], len(three["input"])) == ("resp_2", 1)
+
     async def test_without_a_session_the_call_goes_over_http(self) -> None:
 
         async with (
@@ -382,6 +401,18 @@ class TestStartingOver:
             _, stream = await turn(adapter, *history, AGAIN)
         assert stream.finish == Stop(raw="completed")
         assert wires(stream) == ["INVALID_REQUEST", None]
+
+    async def test_a_provider_that_never_knows_is_a_failure_and_not_waited_for(self) -> None:
+        serve = answers(hello(), [FORGOTTEN], [FORGOTTEN])
+        async with SocketServer([serve]) as server, adapter_for(server) as adapter:
+            history, _ = await turn(adapter, HI)
+            _, stream = await turn(adapter, *history, AGAIN)
+        assert wires(stream) == ["INVALID_REQUEST", "INVALID_REQUEST"]
+
+    async def test_forgotten_in_answer_to_a_request_that_named_nothing(self) -> None:
+        async with SocketServer([answers([FORGOTTEN])]) as server, adapter_for(server) as adapter:
+            _, stream = await turn(adapter, HI)
+        assert wires(stream) == ["INVALID_REQUEST"]
 
     async def test_forgotten_after_the_first_event_is_a_failure(self) -> None:
         late = [*flat(created("resp_2"), text(0, "a")), FORGOTTEN]
@@ -621,6 +652,35 @@ class TestFallback:
         assert isinstance(stream.finish, Error)
         assert stream.finish.failure.code == code
         assert server.asked == 1
+
+    async def test_a_refusal_after_a_lost_connection_falls_back_too(self) -> None:
+        lost, asked = Gate(), 0
+        frames = b"".join(frame(1, json.dumps(each).encode()) for each in hello())
+
+        def answer(request: WireRequest) -> Response:
+            nonlocal asked
+            if request.method == "POST":
+                return event_stream(HELLO)
+            asked += 1
+            if asked > 1:
+                return Response(404, {}, b"no", framing="length")
+            return Response(before=(Raw(handshake(request)), Raw(frames), lost, Cut()), framing="none")
+
+        async with WireServer(answer) as server, ResponsesAdapter(config(server.base_url)) as adapter:
+            history, _ = await turn(adapter, HI)
+            async with trio.open_nursery() as nursery:
+
+                async def lose() -> None:
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                    lost.open()
+
+                nursery.start_soon(lose)
+                history, stream = await turn(adapter, *history, AGAIN)
+        assert history[-1].content == (TextBlock("Hello"),)
+        assert wires(stream) == ["TRANSPORT", "INVALID_REQUEST", None]
+        body = server.requests[-1].json()
+        assert len(body["input"]) == 3
+        assert "previous_response_id" not in body
 
     async def test_nobody_listens(self) -> None:
         async with SocketServer([answers(hello())]) as server:

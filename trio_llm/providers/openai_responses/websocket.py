@@ -30,7 +30,6 @@ from ...transport.error_body import read_error
 from ...transport.errors import failure_from_error_object
 from ...transport.secrets import blacked_out, failure_without, kept_secret
 from ...transport.upgrade import UpgradeRefused
-from ...transport.watcher import UNWATCHED
 from ...transport.websocket import WebSocket, WebSocketClient
 from ..http_call import LAST_WORDS, Delivery
 from .translate import ResponsesTranslator
@@ -66,11 +65,20 @@ class Turn:
     items: Items
 
     def rest_of(self, fields: Mapping[str, Any], items: Items) -> Items | None:
-        """The items that are new in a request that goes on from here; None if it does not."""
+        """The items that are new in a request that goes on from here; None if it does not.
+
+        It does not where another model has spoken since: what is remembered ends with this one's answer.
+        """
         known = len(self.items)
-        if fields != self.fields or len(items) <= known or items[:known] != self.items:
+        rest = items[known:]
+        if not rest or fields != self.fields or items[:known] != self.items or any(map(_is_said, rest)):
             return None
-        return items[known:]
+        return rest
+
+
+def _is_said(item: Mapping[str, Any]) -> bool:
+    """Whether an item is a model's own, neither words of others nor the result of a call."""
+    return not item["type"].endswith("_output") and item.get("role") not in ("user", "system")
 
 
 @attrs.define(eq=False)
@@ -82,6 +90,7 @@ class Connection:
         born: on Trio's clock.
         turn: None where the whole context must be sent.
         told: its request id has been noted.
+        forgot: the type of the event that said that the last response is forgotten, if one did.
     """
 
     socket: WebSocket
@@ -89,6 +98,7 @@ class Connection:
     born: float
     turn: Turn | None = None
     told: bool = False
+    forgot: str | None = None
 
 
 @attrs.frozen
@@ -228,17 +238,15 @@ class SessionSockets:
         if too_old or connection.origin != request.origin or not connection.socket.usable:
             connection.socket.close()
             return None
-        connection.socket.expire_at(math.inf)
         return connection
 
     def _give_back(self, session: str, connection: Connection) -> None:
         socket = connection.socket
-        socket.attend(UNWATCHED)
         if self._nursery is None or session in self._idle or not socket.usable:
             socket.close()
             return
         self._idle[session] = connection
-        socket.expire_at(connection.born + MAX_AGE)
+        socket.rest(connection.born + MAX_AGE)
 
         def forget() -> None:
             if self._idle.get(session) is connection:
@@ -350,7 +358,8 @@ class _Reader:
     def _is_of_before(self, event: ResponseEvent) -> bool:
         """Start over where the provider says that it has forgotten, or that the connection is too old.
 
-        It may say the first twice; the second is no answer to a request that named no response.
+        It may say the first twice, in an event of either type; the second is no answer to the request with
+        the whole context.
         """
         error = event.error if event.type == "error" else None
         if event.type == "response.failed" and event.response is not None:
@@ -358,9 +367,11 @@ class _Reader:
         said = () if error is None else read_error(error).codes
         forgotten = _FORGOTTEN in said
         if (forgotten and self._continued) or (_EXPIRED in said and self._reused):
+            if forgotten:
+                self._connection.forgot = event.type
             failure = failure_from_error_object(error, secrets=self._request.secrets)
             raise _StartOver(failure, lost=not forgotten)
-        return forgotten
+        return forgotten and self._connection.forgot not in (None, event.type)
 
     def _remember(self, finish: StreamChunk) -> None:
         id = self._translator.response_id
