@@ -23,10 +23,10 @@ from trio_llm.model.chunks import (
 from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from trio_llm.model.failures import LlmError, LlmFailure
 from trio_llm.model.identifiers import MessageId
-from trio_llm.protocol.sse import SseDecoder
+from trio_llm.providers.openai_chat.adapter import WIRE
 from trio_llm.providers.openai_chat.replay import Kept
 from trio_llm.providers.openai_chat.translate import ChatTranslator
-from trio_llm.providers.openai_chat.types import decode_event
+from trio_llm.providers.reading import EventReader
 
 from ..shared_data import RECORDINGS
 
@@ -71,21 +71,15 @@ def translate(
     reads: Iterable[bytes], *, clean: bool = True, kept: Kept | None = None
 ) -> tuple[list[StreamChunk], ChatTranslator]:
     """The chunks of a chat stream, without any I/O. A failure is left in the translator."""
-    decoder, translator, out = SseDecoder(), ChatTranslator(kept=kept), list[StreamChunk]()
-
-    def events() -> Iterable[tuple[str, bytes]]:
-        for read in reads:
-            yield from decoder.feed(read)
-        yield from decoder.close(clean)
-
+    translator, out = ChatTranslator(kept=kept), list[StreamChunk]()
+    reader = EventReader(WIRE, translator)
     try:
-        for name, data in events():
-            event = decode_event(name, data)
-            if event is not None:
-                translator.feed(event, out)
+        for read in [*reads, b""] if clean else reads:
+            reader.feed(read, out)
             if translator.terminal:
                 return out, translator
-        translator.close(clean, out)
+        if not clean:
+            translator.close(False, out)
     except LlmError as error:
         translator.failure = error.failure
     return out, translator

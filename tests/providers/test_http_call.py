@@ -16,10 +16,11 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.policy import Timeouts
 from trio_llm.model.signal import AbortSignal
 from trio_llm.protocol.ndjson import NdjsonDecoder
-from trio_llm.providers.http_call import Wire, stream_call
+from trio_llm.providers.http_call import stream_call
 from trio_llm.providers.openai_chat import ChatAdapter
 from trio_llm.providers.openai_chat.translate import ChatTranslator
 from trio_llm.providers.openai_chat.types import decode_event
+from trio_llm.providers.reading import Wire
 from trio_llm.testing.wire_script import (
     Cut,
     Hold,

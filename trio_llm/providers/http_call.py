@@ -6,26 +6,22 @@ translate, send. What a read carried before a failure is sent before the failure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Generic
 
 import attrs
 import trio
 
 from ..model import codes
 from ..model.chunks import Finish, StreamChunk, TokenUsage
-from ..model.failures import LlmError, LlmFailure
+from ..model.failures import LlmError
 from ..model.identifiers import ProviderRequestId
-from ..protocol.ndjson import NdjsonDecoder
-from ..protocol.sse import MAX_EVENT_SIZE, SseDecoder
+from ..protocol.sse import MAX_EVENT_SIZE
 from ..streaming.contract import ChunkSink
 from ..transport.client import HttpClient, HttpResponse
 from ..transport.errors import error_from_response
 from ..transport.secrets import blacked_out, finish_without, kept_secret, value_without
-from .decode import UNDECODABLE
-
-E = TypeVar("E")
-E_contra = TypeVar("E_contra", contravariant=True)
+from .reading import E, EventReader, Translator, Wire
 
 ERROR_BODY_LIMIT: Final = 1024 * 1024
 """How much of an error's body is read, in bytes."""
@@ -40,70 +36,6 @@ LAST_WORDS: Final = 0.05
 """How long an error inside a stream waits for the counts that may follow it, in seconds."""
 
 _BLANK: Final = b" \t\r\n\xef\xbb\xbf"
-
-
-class Translator(Protocol[E_contra]):
-    """Folds the events of one response into chunks. No I/O.
-
-    Attributes:
-        terminal: the ``Finish`` has been appended.
-        ending: the provider reported an error; only counts may still come. ``close`` then appends the
-            ``Finish``.
-        failure: what to raise, where the stream ended badly.
-        progressed: an event said something, whether it made a chunk or not; reset by the reader.
-        request_id: set by the reader before the first event.
-        early_usage: the counts known so far; the same object until there are others.
-        served_model, response_id: None until known.
-        facts: whatever else the provider told, for the settlement.
-    """
-
-    progressed: bool
-    request_id: ProviderRequestId | None
-
-    @property
-    def terminal(self) -> bool: ...
-    @property
-    def ending(self) -> bool: ...
-    @property
-    def failure(self) -> LlmFailure | None: ...
-    @property
-    def early_usage(self) -> TokenUsage | None: ...
-    @property
-    def served_model(self) -> str | None: ...
-    @property
-    def response_id(self) -> str | None: ...
-    @property
-    def facts(self) -> dict[str, object]: ...
-
-    def feed(self, event: E_contra, out: list[StreamChunk], /) -> None:
-        """Append the chunks that the event makes."""
-
-    def close(self, clean: bool, out: list[StreamChunk], /) -> None:
-        """The body ended: append what is due, or set ``failure``."""
-
-
-@attrs.frozen
-class Wire(Generic[E]):
-    """How the body of a stream is read.
-
-    Attributes:
-        decode: one event from its name and data; None for what carries nothing. Raises LlmError
-            MALFORMED_RESPONSE.
-        fast: decodes an event without a name in one call, for the common case: it raises one of
-            ``UNDECODABLE`` where ``decode`` must look.
-        framing: makes the decoder of one response, given the most bytes that one event may have.
-        media_type: a part of the content type that a stream declares.
-        foreign: first bytes of a body that is not this stream but a web page or a JSON document.
-        decode_whole: the event that a whole JSON document is, where a server ignored that it should
-            stream; raises LlmError. None where the wire knows no such thing.
-    """
-
-    decode: Callable[[str, bytes], E | None]
-    fast: Callable[[bytes], E] | None = attrs.field(default=None, kw_only=True)
-    framing: Callable[[int], SseDecoder | NdjsonDecoder] = SseDecoder
-    media_type: str = "event-stream"
-    foreign: bytes = b"<{["
-    decode_whole: Callable[[bytes], E] | None = None
 
 
 async def stream_call(
@@ -221,10 +153,9 @@ class _Reader(Generic[E]):
         self._translator = translator
         self._send = Delivery(sink, translator, secrets).send
         self._secrets = secrets
-        self._framing = wire.framing(max_event_size)
+        self._events = EventReader(wire, translator, max_event_size)
         self._head = b""  # what came before the first event
         self._is_stream = False  # the first byte that says anything is one of a stream
-        self._has_events = False
 
     async def run(self) -> None:
         translator = self._translator
@@ -235,13 +166,13 @@ class _Reader(Generic[E]):
             else:
                 last_words = last_words or trio.current_time() + LAST_WORDS
                 data = await self._receive_until(last_words)
-            if not self._has_events and self._is_foreign(data):
+            if not self._events.found and self._is_foreign(data):
                 await self._read_whole()
                 return
             out: list[StreamChunk] = []
             failure: LlmError | None = None
             try:
-                self._translate(data, out)
+                self._events.feed(data, out)
             except LlmError as error:
                 failure = error
             if (
@@ -259,26 +190,6 @@ class _Reader(Generic[E]):
             if not data:
                 assert translator.failure is not None
                 raise LlmError.of(translator.failure)
-
-    def _translate(self, data: bytes, out: list[StreamChunk]) -> None:
-        translator, feed, decode = self._translator, self._translator.feed, self._wire.decode
-        fast = self._wire.fast
-        event: E | None
-        for name, payload in self._framing.feed(data) if data else self._framing.close(True):
-            if name or fast is None:
-                event = decode(name, payload)
-            else:
-                try:
-                    event = fast(payload)
-                except UNDECODABLE:
-                    event = decode(name, payload)
-            if event is not None:
-                self._has_events = True
-                feed(event, out)
-                if translator.terminal:
-                    return
-        if not data:
-            translator.close(True, out)
 
     async def _receive_until(self, deadline: float) -> bytes:
         try:

@@ -21,10 +21,11 @@ from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
-from ..http_call import Wire, stream_call
+from ..http_call import stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import capacity, flag, list_remote_models, text
+from ..reading import Wire
 from .conversation import converse
 from .models import CLAUDE_MODELS, AnthropicModel, find_model, limit_of, resolved
 from .serialize import check_options, messages_body

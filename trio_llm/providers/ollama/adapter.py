@@ -21,10 +21,11 @@ from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, protect, resolve_credential
 from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers
-from ..http_call import Wire, stream_call
+from ..http_call import stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import list_remote_models, text
+from ..reading import Wire
 from .details import shown
 from .models import OllamaModel, find_model, resolved
 from .serialize import chat_body, check_options

@@ -22,10 +22,11 @@ from ...streaming.contract import ChunkSink
 from ...transport.credentials import Credential, EnvironmentVariable, protect, resolve_credential
 from ...transport.urls import join_url, url_repr
 from ..http_adapter import HttpAdapter, HttpConfig, asked, configured_headers, token_count
-from ..http_call import Wire, stream_call
+from ..http_call import stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import list_remote_models
+from ..reading import Wire
 from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
 from .replay import Kept
@@ -33,7 +34,8 @@ from .serialize import chat_body, check_options, effort_fields
 from .translate import ChatTranslator
 from .types import decode_body, decode_event
 
-_WIRE: Final = Wire(decode_event, fast=decode_body.fast, decode_whole=decode_body)
+WIRE: Final = Wire(decode_event, fast=decode_body.fast, text_key=b'"content":"', decode_whole=decode_body)
+"""How chat completions are read."""
 
 
 def _models(value: Iterable[ChatModel | str] | None) -> tuple[ChatModel, ...] | None:
@@ -126,7 +128,7 @@ class ChatAdapter(HttpAdapter[ChatConfig]):
         await stream_call(
             self._http,
             sink,
-            _WIRE,
+            WIRE,
             ChatTranslator(secrets, Kept(profile) if profile.returned else None),
             url=url,
             headers=headers,

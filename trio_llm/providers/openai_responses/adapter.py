@@ -28,10 +28,11 @@ from ...transport.upgrade import UpgradeRefused
 from ...transport.urls import join_url, url_repr
 from ...transport.websocket import WebSocketClient
 from ..http_adapter import HttpAdapter, HttpConfig, HttpOptions, asked, configured_headers, token_count
-from ..http_call import Wire, stream_call
+from ..http_call import stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import list_remote_models, text
+from ..reading import Wire
 from .conversation import assistant_items, input_items
 from .models import OPENAI_MODELS, ResponsesModel, find_model, resolved
 from .serialize import check_options, request_fields
