@@ -22,7 +22,7 @@ from trio_llm.model.content import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from trio_llm.model.identifiers import CallId
+from trio_llm.model.identifiers import CallId, SessionId
 from trio_llm.model.messages import (
     Message,
     ModelSource,
@@ -34,7 +34,6 @@ from trio_llm.model.messages import (
 )
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.runtime.runtime import LlmRuntime
-from trio_llm.testing.wire_server import WireServer
 
 from .across.chat import CHAT_WIRES
 from .across.gemini import GEMINI_WIRE
@@ -42,9 +41,18 @@ from .across.library import LIBRARY_WIRE
 from .across.messages import MESSAGES_WIRE
 from .across.ollama import OLLAMA_WIRE
 from .across.responses import RESPONSES_WIRE
+from .across.websocket import WEBSOCKET_WIRE
 from .across.wires import Said, Wire
 
-WIRES: tuple[Wire, ...] = (*CHAT_WIRES, MESSAGES_WIRE, GEMINI_WIRE, OLLAMA_WIRE, RESPONSES_WIRE, LIBRARY_WIRE)
+WIRES: tuple[Wire, ...] = (
+    *CHAT_WIRES,
+    MESSAGES_WIRE,
+    GEMINI_WIRE,
+    OLLAMA_WIRE,
+    RESPONSES_WIRE,
+    WEBSOCKET_WIRE,
+    LIBRARY_WIRE,
+)
 
 
 def pair(one: Wire, other: Wire) -> Any:
@@ -67,13 +75,20 @@ class Place:
     """One of the two places a conversation is at."""
 
     wire: Wire
-    server: WireServer
+    server: Any
 
     def body(self, number: int) -> tuple[list[Said], str]:
         """What the n-th request said, and its raw text; its structure is sound."""
         request = self.server.requests[number]
         self.wire.check(request.json())
         return self.wire.read(request.json()), request.body.decode()
+
+
+def request(provider: str, wire: Wire, history: Sequence[Message]) -> GenerateOptions:
+    """The whole conversation is one session, at either place."""
+    return GenerateOptions(
+        provider=provider, model=wire.model, messages=history, session_id=SessionId("conversation")
+    )
 
 
 def results(answer: Message, number: int) -> list[Message]:
@@ -150,15 +165,15 @@ def thoughts(said: Sequence[Said]) -> list[str]:
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 async def test_a_conversation_moves_there_and_back(one: Wire, other: Wire) -> None:
     async with (
-        WireServer([one.answer(0), one.answer(2)]) as here,
-        WireServer([other.answer(1), other.answer(3)]) as there,
+        one.serve([one.answer(0), one.answer(2)]) as here,
+        other.serve([other.answer(1), other.answer(3)]) as there,
         LlmRuntime() as llm,
     ):
         llm.register_adapter("one", one.make(here))
         llm.register_adapter("other", other.make(there))
 
         async def turn(provider: str, wire: Wire) -> None:
-            options = GenerateOptions(provider=provider, model=wire.model, messages=history)
+            options = request(provider, wire, history)
             generated = await llm.generate(options)
             history.append(generated.message)
 
@@ -220,15 +235,15 @@ async def test_a_conversation_moves_there_and_back(one: Wire, other: Wire) -> No
 async def test_ids_that_came_back_are_the_providers_own(one: Wire, other: Wire) -> None:
     """Its own calls keep the ids it gave them, wherever they went meanwhile."""
     async with (
-        WireServer([one.answer(0), one.answer(2)]) as here,
-        WireServer(other.answer(1)) as there,
+        one.serve([one.answer(0), one.answer(2)]) as here,
+        other.serve([other.answer(1)]) as there,
         LlmRuntime() as llm,
     ):
         llm.register_adapter("one", one.make(here))
         llm.register_adapter("other", other.make(there))
         history = opening()
         for provider, wire in (("one", one), ("other", other), ("one", one)):
-            options = GenerateOptions(provider=provider, model=wire.model, messages=history)
+            options = request(provider, wire, history)
             answer = (await llm.generate(options)).message
             history += [answer, *results(answer, 0)]
         if one.call_ids is None:
@@ -241,10 +256,10 @@ async def test_ids_that_came_back_are_the_providers_own(one: Wire, other: Wire) 
 @pytest.mark.parametrize("wire", [wire for wire in WIRES if wire.secret], ids=lambda wire: wire.name)
 async def test_what_is_its_own_goes_back_though_its_calls_get_other_ids(wire: Wire) -> None:
     """Calls from elsewhere had the same ids before; signatures and encrypted thinking stay all the same."""
-    async with WireServer([wire.answer(0), wire.answer(1)]) as server, LlmRuntime() as llm:
+    async with wire.serve([wire.answer(0), wire.answer(1)]) as server, LlmRuntime() as llm:
         llm.register_adapter("own", wire.make(server))
         history = opening()
-        options = GenerateOptions(provider="own", model=wire.model, messages=history)
+        options = request("own", wire, history)
         answer = (await llm.generate(options)).message
         calls = [block for block in answer.content if isinstance(block, ToolCallBlock)]
         foreign = create_assistant_message(calls, ModelSource("elsewhere", "m"))

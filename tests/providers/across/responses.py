@@ -17,12 +17,12 @@ from .wires import LOOK, Said, Wire
 ENCRYPTED = "gAAAAABsYXBpcy1sYXp1bGk="
 
 
-def answer(number: int) -> Response:
+def answer(number: int, name: str = "responses") -> Response:
     return event_stream(
         stream_of(
             created(),
-            thinking(0, f"responses wonders {number}", id=f"rs_{number}", encrypted_content=ENCRYPTED),
-            text(1, f"responses answers {number}", id=f"msg_{number}"),
+            thinking(0, f"{name} wonders {number}", id=f"rs_{number}", encrypted_content=ENCRYPTED),
+            text(1, f"{name} answers {number}", id=f"msg_{number}"),
             call(2, LOOK, id=f"fc_{number}a", call_id=f"call_{number}a", name="look"),
             call(3, "{}", id=f"fc_{number}b", call_id=f"call_{number}b", name="list"),
             end(),
@@ -62,6 +62,11 @@ def _part(role: Any, part: dict[str, Any]) -> Said:
 
 
 def check(body: dict[str, Any]) -> None:
+    check_order(body)
+    check_published(body, "openai.types.responses.response_create_params", "ResponseCreateParamsStreaming")
+
+
+def check_order(body: dict[str, Any]) -> None:
     """Every call has one output behind it, before anything else is said."""
     wanted: list[str] = []
     for item in body["input"]:
@@ -72,7 +77,6 @@ def check(body: dict[str, Any]) -> None:
         else:
             assert wanted == []
     assert wanted == []
-    check_published(body, "openai.types.responses.response_create_params", "ResponseCreateParamsStreaming")
 
 
 RESPONSES_WIRE = Wire(

@@ -43,6 +43,7 @@ class Wire:
 
     Attributes:
         make: an adapter that reaches this server.
+        serve: a server for these answers, one for each request; it has a ``base_url`` and ``requests``.
         answer: the n-th answer: it thinks ``NAME wonders N``, says ``NAME answers N`` and calls ``look`` with
             :data:`LOOK`, and ``list`` without arguments.
         read: what a request says, in order. Fails where a part of it is none that the wire has.
@@ -58,10 +59,11 @@ class Wire:
 
     name: str
     model: str
-    make: Callable[[WireServer], LlmAdapter]
+    make: Callable[[Any], LlmAdapter]
     answer: Callable[[int], Response]
     read: Callable[[dict[str, Any]], list[Said]]
     check: Callable[[dict[str, Any]], None]
+    serve: Callable[[list[Response]], Any] = WireServer
     call_ids: re.Pattern[str] | None
     foreign_thinking: Literal["kept", "text", "dropped"]
     own_thinking: bool = True
