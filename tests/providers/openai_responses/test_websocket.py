@@ -14,7 +14,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from trio_llm.model.chunks import Error, Stop, StreamChunk, ToolCalls
+from trio_llm.model.chunks import Aborted, Error, Stop, StreamChunk, ToolCalls
 from trio_llm.model.content import TextBlock
 from trio_llm.model.identifiers import CallId, SessionId
 from trio_llm.model.messages import (
@@ -402,14 +402,18 @@ class TestStartingOver:
         assert stream.finish == Stop(raw="completed")
         assert wires(stream) == ["INVALID_REQUEST", None]
 
-    async def test_a_provider_that_never_knows_is_a_failure_and_not_waited_for(self) -> None:
+    async def test_a_provider_that_never_knows_is_a_failure_and_not_waited_for(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
         serve = answers(hello(), [FORGOTTEN], [FORGOTTEN])
         async with SocketServer([serve]) as server, adapter_for(server) as adapter:
             history, _ = await turn(adapter, HI)
             _, stream = await turn(adapter, *history, AGAIN)
         assert wires(stream) == ["INVALID_REQUEST", "INVALID_REQUEST"]
 
-    async def test_forgotten_in_answer_to_a_request_that_named_nothing(self) -> None:
+    async def test_forgotten_in_answer_to_a_request_that_named_nothing(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
         async with SocketServer([answers([FORGOTTEN])]) as server, adapter_for(server) as adapter:
             _, stream = await turn(adapter, HI)
         assert wires(stream) == ["INVALID_REQUEST"]
@@ -524,24 +528,58 @@ class TestStartingOver:
 
 
 class TestEnds:
-    async def test_cancelling_closes_at_once_and_the_next_call_gets_another_connection(self) -> None:
+    @pytest.mark.parametrize("how", ["abort", "leave", "cancel"])
+    async def test_a_response_that_is_given_up_closes_at_once_and_the_next_call_gets_another_connection(
+        self, how: str
+    ) -> None:
         async def serve(peer: Peer) -> None:
             await peer.receive()
             await peer.send(*flat(created(), text(0, "Hel")[:2]))
             await peer.hold()
 
         async with SocketServer([serve, answers(hello())]) as server, adapter_for(server) as adapter:
-            async with open_stream(adapter, said()) as stream:
-                await stream.receive()
-                await stream.receive()
-                stream.abort("enough")
-                finish: Any = await stream.receive()
-            assert finish.reason.kind == "aborted"
+            with trio.CancelScope() as scope:
+                async with open_stream(adapter, said()) as stream:
+                    await stream.receive()
+                    await stream.receive()
+                    if how == "abort":
+                        stream.abort("enough")
+                        await stream.receive()
+                    elif how == "cancel":
+                        scope.cancel()
+                        await stream.receive()
+            assert isinstance(stream.finish, Aborted)
             with trio.fail_after(5):
                 await server.peers[0].gone.wait()
             _, stream = await turn(adapter, HI)
             assert stream.finish == Stop(raw="completed")
             assert len(server.peers) == 2
+
+    async def test_pings_are_answered_while_the_consumer_thinks(
+        self, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """Though the answer is longer than all that lies between the socket and the consumer."""
+        parts = ["x" * 1000] * 1000
+        answered = trio.Event()
+
+        async def serve(peer: Peer) -> None:
+            await peer.receive()
+            for one in flat(created(), text(0, *parts)):
+                await peer.send(one)
+                await trio.sleep(0.01)
+            await peer.socket.ping()
+            answered.set()
+            await peer.send(end())
+            await peer.hold()
+
+        async with SocketServer([serve]) as server, adapter_for(server) as adapter:
+            async with open_stream(adapter, said()) as stream:
+                with trio.fail_after(60):
+                    await answered.wait()
+                await trio.sleep(3000)
+                chunks = [chunk async for chunk in stream]
+            assert stream.finish == Stop(raw="completed")
+        assert message_of(chunks).content == (TextBlock("".join(parts)),)
 
     @pytest.mark.parametrize(
         ("last", "code"), [("close", "STREAM_CLOSED"), ("cut", "TRANSPORT"), ("{", "MALFORMED_RESPONSE")]
