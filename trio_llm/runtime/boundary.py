@@ -15,7 +15,7 @@ from ..streaming.contract import ChunkSink, Produce
 from ..streaming.selection import OnDegraded, Selection
 from .blocks import own_blocks_sent
 from .budgets import ImageBudget, within_budget
-from .catalogue import resolve_model
+from .catalogue import ask_model
 from .defaults import materialise
 from .projection import takes_images, without_images
 from .registry import Registry, Route
@@ -124,9 +124,10 @@ class Dispatch:
         """The attempt's ``produce``: model look-up, defaults, replay state, images, then the adapter's."""
         route, tenancy = self._route, self._route.tenancy
         with tenancy.running():
-            await tenancy.ready()
             if self._info is None:
-                self._info = await resolve_model(route, options.model, options.signal)
+                self._info = await ask_model(route, options.model, options.signal)
+            else:
+                await tenancy.ready()
             complete, _ = materialise(options, self._info)
             messages = self._boundary.visible(complete.messages, route, self._info)
             if messages is not complete.messages:

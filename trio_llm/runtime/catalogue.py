@@ -48,13 +48,18 @@ async def resolve_model(route: Route, model: str, signal: AbortSignal | None = N
         LlmError: INVALID_MODEL_INFO, INVALID_MODEL_CONTEXT, INVALID_MODEL_MAX_TOKENS,
             INVALID_MODEL_REASONING; ABORTED with the signal's reason; what the adapter raised.
     """
+    with route.tenancy.hold(), route.tenancy.running():
+        return await ask_model(route, model, signal)
+
+
+async def ask_model(route: Route, model: str, signal: AbortSignal | None) -> ResolvedModelInfo:
+    """As :func:`resolve_model`, by whom the adapter is kept open for already."""
 
     async def ask() -> ResolvedModelInfo | None:
         await route.tenancy.ready()
         return await route.adapter.resolve_model(route.provider, model, signal)
 
-    with route.tenancy.hold(), route.tenancy.running():
-        info = await unless_aborted(signal, ask)
+    info = await unless_aborted(signal, ask)
     if info is None:
         return ResolvedModelInfo(route.provider, model, model)
     check_model(info, route.provider, model)
