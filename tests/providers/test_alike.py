@@ -1,4 +1,4 @@
-"""An event that is known by its bytes says what decoding it would say."""
+"""An event that is known by its bytes, or read as plain text, says what decoding it would say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from trio_llm.model.failures import LlmError
 from trio_llm.providers.alike import PATIENCE, Alike
 from trio_llm.providers.openai_chat.adapter import WIRE
 from trio_llm.providers.openai_chat.translate import ChatTranslator
-from trio_llm.providers.openai_chat.types import decode_event
+from trio_llm.providers.openai_chat.types import (
+    ChatChunk,
+    Choice,
+    Delta,
+    _PlainChoice,
+    _PlainChunk,
+    _PlainDelta,
+    decode_event,
+)
 from trio_llm.providers.reading import EventReader, Wire
 
 from .streams import cut
@@ -93,6 +101,13 @@ def test_a_server_that_varies_is_given_up() -> None:
     assert alike.useless
 
 
+def test_a_plain_event_has_a_place_for_all_that_an_event_can_say() -> None:
+    """Else a field that is added to the one would be passed over by the other."""
+    silent = {"id", "model", "code", "type"}  # the last two only beside a message
+    for whole, plain in ((ChatChunk, _PlainChunk), (Choice, _PlainChoice), (Delta, _PlainDelta)):
+        assert set(whole.__struct_fields__) - silent == set(plain.__struct_fields__)
+
+
 TEXTS = st.sampled_from(
     ["a", " b", "", "é", "\\", '"', "\n", "</thought>x", "\ud83d", '"content":"']
 ) | st.text(max_size=4)
@@ -137,7 +152,7 @@ def payloads(draw: st.DrawFn) -> bytes:
     return data
 
 
-def read(wire: Wire[Any], body: bytes, sizes: list[int]) -> tuple[list[StreamChunk], Any, Any]:
+def read(wire: Wire[Any], body: bytes, sizes: list[int]) -> tuple[list[StreamChunk], Any, Any, Any]:
     translator, out = ChatTranslator(), list[StreamChunk]()
     reader = EventReader(wire, translator)
     try:
@@ -146,8 +161,8 @@ def read(wire: Wire[Any], body: bytes, sizes: list[int]) -> tuple[list[StreamChu
             if translator.terminal:
                 break
     except LlmError as error:
-        return out, error.code, translator.early_usage
-    return out, translator.failure, translator.early_usage
+        return out, error.code, translator.early_usage, translator.facts
+    return out, translator.failure, translator.early_usage, translator.facts
 
 
 @given(

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 import attrs
 
-from ..model.chunks import StreamChunk, TokenUsage
+from ..model.chunks import StreamChunk, TextDelta, TokenUsage
 from ..model.failures import LlmFailure
 from ..model.identifiers import ProviderRequestId
 from ..protocol.ndjson import NdjsonDecoder
@@ -62,11 +62,21 @@ class Translator(Protocol[E_contra]):
 class TextTranslator(Translator[E_contra], Protocol[E_contra]):
     """One that can be told what events say without the events."""
 
-    def text_alone(self, event: E_contra, /) -> str | None:
-        """The text of an event that says that and nothing else."""
-
     def feed_texts(self, texts: Sequence[str], out: list[StreamChunk], /) -> None:
-        """As ``feed`` for events that say a text alone each, none of them empty, all ASCII."""
+        """As ``feed`` for events that say a text alone each; none is empty or a half of a surrogate pair."""
+
+
+@attrs.frozen
+class PlainText:
+    """How an event without a name is read that says a text alone, as nearly all do.
+
+    Attributes:
+        decode: its text, which is not empty; one of ``UNDECODABLE`` for any other event.
+        key: what stands before the text, for :class:`~.alike.Alike`.
+    """
+
+    decode: Callable[[bytes], str]
+    key: bytes
 
 
 @attrs.frozen
@@ -78,8 +88,7 @@ class Wire(Generic[E]):
             MALFORMED_RESPONSE.
         fast: decodes an event without a name in one call, for the common case: it raises one of
             ``UNDECODABLE`` where ``decode`` must look.
-        text_key: what stands before the text of an event without a name, for :class:`~.alike.Alike`; the
-            translator is then a :class:`TextTranslator`.
+        plain: reads the usual event in a cheaper way; the translator is then a :class:`TextTranslator`.
         framing: makes the decoder of one response, given the most bytes that one event may have.
         media_type: a part of the content type that a stream declares.
         foreign: first bytes of a body that is not this stream but a web page or a JSON document.
@@ -89,7 +98,7 @@ class Wire(Generic[E]):
 
     decode: Callable[[str, bytes], E | None]
     fast: Callable[[bytes], E] | None = attrs.field(default=None, kw_only=True)
-    text_key: bytes | None = attrs.field(default=None, kw_only=True)
+    plain: PlainText | None = attrs.field(default=None, kw_only=True)
     framing: Callable[[int], SseDecoder | NdjsonDecoder] = SseDecoder
     media_type: str = "event-stream"
     foreign: bytes = b"<{["
@@ -110,11 +119,12 @@ class EventReader(Generic[E]):
         self._framing = wire.framing(max_event_size)
         self._decode = wire.decode
         self._fast = wire.fast
+        self._usual = wire.plain
+        self._plain: PlainText | None = None  # that, while text is what comes
         self._alike: Alike | None = None
-        if wire.text_key is not None:
-            self._alike = Alike(wire.text_key)
-            texts = cast(TextTranslator[E], translator)
-            self._text_alone, self._feed_texts = texts.text_alone, texts.feed_texts
+        if wire.plain is not None:
+            self._alike = Alike(wire.plain.key)
+            self._feed_texts = cast(TextTranslator[E], translator).feed_texts
         self.found = False
 
     def feed(self, data: bytes, out: list[StreamChunk]) -> None:
@@ -125,30 +135,44 @@ class EventReader(Generic[E]):
         Raises:
             LlmError: MALFORMED_RESPONSE. What came before it has been appended.
         """
-        alike = self._alike
         events = self._framing.feed(data) if data else self._framing.close(True)
-        if alike is not None and (texts := alike.texts_of(events)):
+        if self._alike is not None and (texts := self._alike.texts_of(events)):
             self._feed_texts(texts, out)
             return
-        translator, feed, decode, fast = self._translator, self._translator.feed, self._decode, self._fast
-        event: E | None = None
-        payload = b""
+        texts = []
         for name, payload in events:
-            if name or fast is None:
-                event = decode(name, payload)
-            else:
+            if self._plain is not None and not name:
                 try:
-                    event = fast(payload)
+                    texts.append(self._plain.decode(payload))
+                    continue
                 except UNDECODABLE:
-                    event = decode(name, payload)
-            if event is not None:
-                self.found = True
-                feed(event, out)
-                if translator.terminal:
-                    return
-        if alike is not None and event is not None and (text := self._text_alone(event)):
-            alike.learn(payload, text)
-            if alike.useless:
-                self._alike = None
+                    self._plain = None
+            if texts:
+                self._feed_texts(texts, out)
+                texts = []
+            self._feed_event(name, payload, out)
+            if self._translator.terminal:
+                return
+        if texts:
+            self._feed_texts(texts, out)
+            if self._alike is not None:
+                self._alike.learn(events[-1][1], texts[-1])
+                if self._alike.useless:
+                    self._alike = None
         if not data:
-            translator.close(True, out)
+            self._translator.close(True, out)
+
+    def _feed_event(self, name: str, payload: bytes, out: list[StreamChunk]) -> None:
+        event: E | None
+        if name or self._fast is None:
+            event = self._decode(name, payload)
+        else:
+            try:
+                event = self._fast(payload)
+            except UNDECODABLE:
+                event = self._decode(name, payload)
+        if event is not None:
+            self.found = True
+            self._translator.feed(event, out)
+            if out and type(out[-1]) is TextDelta:
+                self._plain = self._usual

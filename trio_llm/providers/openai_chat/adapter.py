@@ -26,15 +26,17 @@ from ..http_call import stream_call
 from ..images import load_images
 from ..model_data import completed
 from ..model_list import list_remote_models
-from ..reading import Wire
+from ..reading import PlainText, Wire
 from .model_rows import read_row
 from .profile import ChatModel, ChatProfile, resolved
 from .replay import Kept
 from .serialize import chat_body, check_options, effort_fields
 from .translate import ChatTranslator
-from .types import decode_body, decode_event
+from .types import decode_body, decode_event, plain_text
 
-WIRE: Final = Wire(decode_event, fast=decode_body.fast, text_key=b'"content":"', decode_whole=decode_body)
+WIRE: Final = Wire(
+    decode_event, fast=decode_body.fast, plain=PlainText(plain_text, b'"content":"'), decode_whole=decode_body
+)
 """How chat completions are read."""
 
 

@@ -45,7 +45,7 @@ from ...protocol.json_text import SurrogateJoiner, compact
 from ...transport.errors import failure_from_error_object
 from .replay import Kept
 from .tool_calls import OpenCall, OpenCalls
-from .types import DONE, ChatChunk, Choice, ContentPart, Delta, ToolCallPart, details_text, parts_text
+from .types import DONE, ChatChunk, ContentPart, ToolCallPart, details_text, parts_text
 from .usage import token_usage, usage_facts
 
 _STOP_WORDS: Final = frozenset({"stop", "eos", "end_turn"})  # Together says eos, gateways to Claude end_turn
@@ -190,20 +190,8 @@ class ChatTranslator:
         if event.x_groq is not None or event.timings is not None:
             self._feed_envelope(event)
 
-    def text_alone(self, event: ChatChunk) -> str | None:
-        """The text of an event that says that and nothing else."""
-        if event.usage or event.error or event.x_groq is not None or event.timings is not None:
-            return None
-        choices = event.choices
-        if choices is None or len(choices) != 1:
-            return None
-        text = None if choices[0].delta is None else choices[0].delta.content
-        return (
-            text if type(text) is str and choices[0] == Choice(index=0, delta=Delta(content=text)) else None
-        )
-
     def feed_texts(self, texts: Sequence[str], out: list[StreamChunk]) -> None:
-        """As :meth:`feed` for events that say a text alone each, none of them empty, all ASCII."""
+        """As :meth:`feed` for events that say a text alone each; none is empty or has half of a pair."""
         if self.ending:
             return
         if self._kind is not TextBlock or self._holding:

@@ -7,7 +7,7 @@ looked at where it is used. Unknown fields are skipped.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -142,3 +142,42 @@ def details_text(details: Any) -> str:
         for part in details
         if isinstance(part, dict) and isinstance(text := part.get("text") or part.get("summary"), str)
     )
+
+
+class _PlainDelta(msgspec.Struct, gc=False):
+    content: Annotated[str, msgspec.Meta(min_length=1)]
+    reasoning_content: None = None
+    reasoning: None = None
+    reasoning_details: None = None
+    refusal: None = None
+    tool_calls: None = None
+    extra_content: None = None
+
+
+class _PlainChoice(msgspec.Struct, gc=False):
+    delta: _PlainDelta
+    index: Literal[0] | None = None
+    finish_reason: None = None
+    message: None = None
+    usage: None = None
+    error: None = None
+
+
+class _PlainChunk(msgspec.Struct, gc=False):
+    """A :class:`ChatChunk` that says a text alone: whatever else it could say is null or absent."""
+
+    choices: tuple[_PlainChoice]
+    usage: None = None
+    error: None = None
+    message: None = None
+    detail: None = None
+    x_groq: None = None
+    timings: None = None
+
+
+_decode_plain = msgspec.json.Decoder(_PlainChunk).decode
+
+
+def plain_text(data: bytes) -> str:
+    """The text of an event that says nothing else; raises one of ``UNDECODABLE`` for any other."""
+    return _decode_plain(data).choices[0].delta.content
