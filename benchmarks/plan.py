@@ -66,7 +66,7 @@ def _throughput() -> list[Job]:
     quick, full = {"events": 10_000}, {"events": 60_000}
     return [
         Job(kind, "throughput", {"kind": kind, **quick}, {"kind": kind, **full}, (5, 11), "events")
-        for kind in ("burst", "chunks")
+        for kind in ("burst", "varied", "chunks")
     ] + [
         Job(
             "spaced",

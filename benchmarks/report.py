@@ -13,6 +13,7 @@ from .targets import TARGETS, Figures, Missing
 
 _COLUMNS = (
     ("burst", "us", "burst", "us/event"),
+    ("varied", "us", "varied", "us/event"),
     ("chunks", "us", "chunk each", "us/event"),
     ("spaced", "us", "read each", "us/event"),
     ("request", "us", "request", "us"),

@@ -19,7 +19,7 @@ async def measure(
     """Read one long answer.
 
     Args:
-        kind: ``burst``, ``chunks`` or ``spaced``.
+        kind: ``burst``, ``varied``, ``chunks`` or ``spaced``.
         interval: seconds between two events, for ``spaced``.
     """
     async with driver.open_client(endpoint.url(), endpoint.ca_file) as client:

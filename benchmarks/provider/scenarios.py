@@ -8,6 +8,7 @@ from dataclasses import dataclass
 KINDS = (
     "tiny",  # one event, the whole response in one write
     "burst",  # many events in each HTTP chunk and each write
+    "varied",  # as burst, but what is around the texts is never the same
     "chunks",  # one HTTP chunk per event, many of them in each write
     "spaced",  # one HTTP chunk per event, one write each, `interval` apart: one per network read
     "paced",  # as spaced, slower, for many streams at once; each text is the time it was sent

@@ -26,7 +26,7 @@ import trustme
 from ..limits import raise_file_limit
 from . import responses
 from .scenarios import Scenario, scenario_of
-from .wires import HEAD, LAST_CHUNK, Wire, events_in_turn, http_chunk, wire_of
+from .wires import HEAD, LAST_CHUNK, Wire, events_in_turn, http_chunk, varied_events, wire_of
 
 BLOCK = 64 * 1024
 """About how many bytes of coalesced events one write carries."""
@@ -182,7 +182,7 @@ def _tiny(wire: Wire) -> bytes:
 async def _burst(connection: Connection, wire: Wire, scenario: Scenario) -> None:
     per_block = BLOCK // len(wire.event())
     left = scenario.events
-    events = events_in_turn(wire)
+    events = varied_events(wire) if scenario.kind == "varied" else events_in_turn(wire)
     connection.start(wire)
     while left > 0:
         await connection.send(http_chunk(b"".join(itertools.islice(events, min(left, per_block)))))
@@ -265,6 +265,7 @@ async def _flood(connection: Connection, wire: Wire, scenario: Scenario) -> None
 Play = Callable[[Connection, Wire, Scenario], Awaitable[None]]
 PLAYS: dict[str, Play] = {
     "burst": _burst,
+    "varied": _burst,
     "chunks": _chunks,
     "spaced": _spaced,
     "paced": _paced,

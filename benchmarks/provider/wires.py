@@ -86,6 +86,13 @@ MESSAGES = Wire(
 """Anthropic messages. Its events are smaller; that is how the wire is."""
 
 
+def varied_events(wire: Wire) -> Iterator[bytes]:
+    """The same with other padding in each, as some providers send it. A wire without padding has none."""
+    before, padding, after = wire.after_text.partition(b"Xy7Qm2Lk9Z")
+    for number, token in enumerate(itertools.cycle(TOKENS)):
+        yield wire.before_text + token + before + (b"%0*d" % (len(padding), number))[: len(padding)] + after
+
+
 def wire_of(path: bytes) -> Wire:
     """The wire that a request's path asks for."""
     return MESSAGES if path.endswith(b"/messages") else CHAT
