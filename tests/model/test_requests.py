@@ -116,6 +116,7 @@ def test_options_refuse_what_makes_no_sense(fields: dict[str, Any]) -> None:
             {"messages": [{"role": "user", "content": "Hi"}]},
             "create_user_message and its kin; this is a dict",
         ),
+        ({"messages": (create_user_message("a"), {"role": "user"})}, "this is a dict"),
         ({"messages": "Hi"}, "this is a str"),
         ({"tools": [{"name": "add"}]}, "tools are ToolSchema values; this is a dict"),
         ({"timeouts": 30}, "timeouts is a Timeouts, not a int"),

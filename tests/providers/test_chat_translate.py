@@ -381,6 +381,9 @@ class TestProgress:
             (b'{"choices": [{"delta": {}, "finish_reason": "stop"}]}', True),
             (b'{"choices": [], "usage": {"prompt_tokens": 1}}', True),
             (b'{"choices": [{"delta": {"content": "\\ud83c"}}]}', True),
+            (b'{"choices": [{"delta": {"reasoning_details": []}}]}', False),
+            (b'{"choices": [{"delta": {"reasoning_details": [{"type": "reasoning.encrypted"}]}}]}', True),
+            (b'{"choices": [{"delta": {"extra_content": {"google": {"thought_signature": "s"}}}}]}', True),
         ],
     )
     def test_pings_and_empty_events_are_no_progress(self, event: bytes, progressed: bool) -> None:
@@ -389,6 +392,20 @@ class TestProgress:
         assert decoded is not None
         translator.feed(decoded, out)
         assert (translator.progressed or bool(out)) is progressed
+
+    @pytest.mark.parametrize(
+        "again", [call(0, "a", "f", "{}"), {"content": "</thought>"}], ids=["call", "tag"]
+    )
+    def test_what_says_nothing_new_is_progress_all_the_same(self, again: dict[str, Any]) -> None:
+        thought = {"content": "<thought>a", "extra_content": {"google": {"thought": True}}}
+        translator, out = ChatTranslator(), list[StreamChunk]()
+        for delta in (call(0, "a", "f", "{}"), thought, again):
+            out.clear()
+            translator.progressed = False
+            event = decode_event("", json.dumps({"choices": [{"delta": delta}]}).encode())
+            assert event is not None
+            translator.feed(event, out)
+        assert (out, translator.progressed) == ([], True)
 
     @pytest.mark.parametrize("payload", [b": keepalive", b"", b"  "])
     def test_payloads_that_carry_nothing(self, payload: bytes) -> None:

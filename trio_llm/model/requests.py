@@ -57,9 +57,11 @@ class ResponseFormat:
 
 
 def _messages(value: Iterable[Message]) -> tuple[Message, ...]:
-    if type(value) is tuple:  # most often that of earlier options; a long history is not gone through again
-        return value
     messages = tuple(value)
+    if set(map(type, messages)) <= {
+        Message
+    }:  # no loop over a long history, which is gone through for every call
+        return messages
     for message in messages:
         if not isinstance(message, Message):
             raise TypeError(

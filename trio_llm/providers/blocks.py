@@ -5,21 +5,21 @@ from __future__ import annotations
 from ..model.chunks import BlockEnd, BlockStart, ReasoningDelta, StreamChunk, TextDelta, ToolCallDelta
 from ..model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from ..model.identifiers import CallId
-from ..protocol.json_text import SurrogateJoiner
+from ..protocol.json_text import SurrogateJoiner, is_complete_json
 
 
 class BlockWriter:
     """Numbers the blocks and appends their chunks; one block is open at a time.
 
     A block ends when another begins, and the last one at the end of the response: only then is it clear
-    whether the token limit cut it. A call whose arguments never came is not ended at all.
+    whether the token limit cut it. A call whose arguments never came, or came in part, is not ended at all.
 
     Attributes:
         count: how many blocks there are.
         kind: of the block that is open; None where none is.
         length: how many characters of text the open block shows.
         calls: how many of the blocks are calls.
-        cut: a call was left without its arguments.
+        cut: a call was left without its whole arguments.
     """
 
     __slots__ = (
@@ -72,8 +72,9 @@ class BlockWriter:
         out.append(ToolCallDelta(self.count - 1, self._id, name, ""))
 
     def end_arguments(self, arguments: str, out: list[StreamChunk]) -> None:
-        """The whole arguments of the call that is open, as JSON text."""
-        self._arguments = arguments
+        """All there is of the open call's arguments; JSON text that is not whole leaves it without."""
+        if not arguments.strip() or is_complete_json(arguments):
+            self._arguments = arguments
         if arguments:
             out.append(ToolCallDelta(self.count - 1, self._id, None, arguments))
 

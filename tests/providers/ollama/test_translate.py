@@ -121,6 +121,15 @@ def test_S06_max_tokens_leaves_the_last_call_open() -> None:
     assert assembler.message(ModelSource("p", "m")).content == assembler.blocks()
 
 
+@pytest.mark.parametrize("word", ["stop", "length"])
+def test_S06_arguments_as_text_that_is_not_whole_leave_their_call_open(word: str) -> None:
+    chunks = chunks_of(says(tool_calls=[call("a", '{"x": "y'), call("b", "{}"), call("c", " ")]), done(word))
+    blocks = streams.blocks_of(chunks)
+    assert [block.get("closed") for block in blocks] == [None, True, None if word == "length" else True]
+    assert blocks[0]["arguments"] == '{"x": "y'
+    assert streams.finish_of(chunks).reason == MaxTokens(raw=word)
+
+
 def test_D07_nothing_after_done_counts() -> None:
     assert chunks_of(says("a"), done(), says("b"), done("length")) == chunks_of(says("a"), done())
 

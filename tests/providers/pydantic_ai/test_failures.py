@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
 from trio_llm.model import codes
 from trio_llm.model.chunks import Error, Finish, Stop, TextDelta
 from trio_llm.model.failures import LlmError
+from trio_llm.model.policy import Timeouts
 from trio_llm.providers.pydantic_ai.failures import error_of
 from trio_llm.providers.pydantic_ai.library import load_library
-from trio_llm.testing.wire_script import Cut, Response, event_stream, json_response
+from trio_llm.testing.wire_script import Cut, Pause, Repeat, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 
 from ..wire import ask, run
@@ -169,6 +171,17 @@ async def test_P06_a_data_field_that_carries_nothing_is_passed_over() -> None:
     assert "".join(part.text for part in chunks if isinstance(part, TextDelta)) == "Hello"
     assert isinstance(chunks[-1], Finish)
     assert isinstance(chunks[-1].reason, Stop)
+
+
+@pytest.mark.parametrize("name", ["ping", "keepalive", "heartbeat"])
+async def test_pings_are_no_progress(name: str, autojump_clock: MockClock) -> None:
+    ping = b"event: %s\ndata: %s\n\n" % (name.encode(), json.dumps(chunk({})).encode())
+    steps = (ANSWER[0], Repeat((ping, Pause(1)), 100))
+    async with WireServer([event_stream(*steps)]) as server, adapter_for(server) as adapter:
+        _, stream = await run(adapter, ask(timeouts=Timeouts(idle=3, progress=10)))
+    assert isinstance(stream.finish, Error)
+    assert stream.finish.failure.code == codes.TIMEOUT
+    assert "progress" in stream.finish.failure.message
 
 
 async def test_P06_a_refused_connection_is_transport() -> None:

@@ -133,6 +133,22 @@ def test_max_tokens_leaves_a_cut_call_open() -> None:
     assert not [chunk for chunk in chunks if isinstance(chunk, BlockEnd)]
 
 
+def test_S06_a_call_without_arguments_is_whole_once_another_block_began() -> None:
+    bare, last = M.ToolCallPart("look", None, "c1"), M.ToolCallPart("look", None, "c2")
+    chunks = answer([start(0, bare), start(1, last)], [bare, last], finish_reason="length")
+    assert [chunk.index for chunk in chunks if isinstance(chunk, BlockEnd)] == [0]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"finish_reason": "tool_call"}, {"finish_reason": "stop"}, {"state": "suspended"}]
+)
+def test_S06_a_call_that_is_not_whole_was_cut_whatever_the_word(fields: dict[str, Any]) -> None:
+    cut, whole = M.ToolCallPart("look", '{"at": "x', "c1"), M.ToolCallPart("look", "{}", "c2")
+    chunks = answer([start(0, cut), start(1, whole)], [cut, whole], **fields)
+    assert [chunk.index for chunk in chunks if isinstance(chunk, BlockEnd)] == [1]
+    assert isinstance(finish_of(chunks).reason, MaxTokens)
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "raw"),
     [

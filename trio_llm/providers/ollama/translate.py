@@ -148,6 +148,8 @@ class OllamaTranslator:
         if known != "stop" and known not in _IDLE_WORDS:
             failure = self._failed(f"the provider ended the response with {word!r}", known.upper())
             return Error(failure, raw=raw)
+        if blocks.cut:
+            return MaxTokens(raw=raw)
         if not blocks.count:
             what = _IDLE_WORDS.get(known, "the response is empty")
             return Error(self._failed(what, codes.EMPTY_RESPONSE), raw=raw)

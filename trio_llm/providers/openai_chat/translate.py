@@ -158,6 +158,7 @@ class ChatTranslator:
             if delta is not None:
                 reasoning = delta.reasoning_content or delta.reasoning
                 if delta.reasoning_details:
+                    self.progressed = True  # what is encrypted makes no chunk
                     reasoning = reasoning or details_text(delta.reasoning_details)
                     if self._kept is not None:
                         self._kept.add_details(delta.reasoning_details)
@@ -266,6 +267,7 @@ class ChatTranslator:
             self._tagged = False
             text = text.removeprefix("</thought>")
             if not text:
+                self.progressed = True
                 return
         self._add(TextBlock, text, out)
 
@@ -276,6 +278,7 @@ class ChatTranslator:
 
         Thoughts are content in a tag, which is closed by the first text behind them ("OpenAI compatibility").
         """
+        self.progressed = True
         google = extra.get("google") if isinstance(extra, dict) else None
         if isinstance(google, dict) and google.get("thought") is True and isinstance(content, str):
             thought = content if self._tagged else content.removeprefix("<thought>")
@@ -300,6 +303,7 @@ class ChatTranslator:
     # Tool calls
 
     def _feed_call(self, part: ToolCallPart, out: list[StreamChunk]) -> None:
+        self.progressed = True
         name, arguments = "", ""
         if part.function is not None:
             name, arguments = part.function.name or "", part.function.arguments
@@ -333,7 +337,6 @@ class ChatTranslator:
         if call.holding or not arguments.isascii():
             call.holding = bool(arguments) and "\ud800" <= arguments[-1] <= "\udbff"
             arguments = call.joiner.push(arguments)
-            self.progressed = True
         call.parts.append(arguments)
         call.length += len(arguments)
         out.append(ToolCallDelta(call.index, call.id, name or None, arguments))

@@ -27,6 +27,7 @@ from ..http_call import ERROR_BODY_LIMIT, HEAD_LIMIT
 # All that is taken over of what an SDK wants to send. Its other headers describe the machine, or are what
 # it found in the environment: organisations, projects, keys, custom headers.
 _PASSED: Final = frozenset({"accept", "content-type", "anthropic-version", "anthropic-beta"})
+_PINGS: Final = frozenset({"ping", "keepalive", "heartbeat"})
 _ERRORS: Final = frozenset({"error", "response.failed"})
 _TERMINAL: Final = frozenset(
     {"message_stop", "message-end", "response.completed", "response.incomplete", "response.failed"}
@@ -156,7 +157,7 @@ class ObservedExchange:
             text = payload.strip()
             if not text or text.startswith(b":"):  # a comment that a proxy put into a data field
                 continue
-            if name != "ping":
+            if name not in _PINGS:
                 self.progressed = True
             if text == b"[DONE]" or name in _TERMINAL:
                 self.terminal = True

@@ -161,7 +161,7 @@ class PartsTranslator:
         raw = details.get("finish_reason")
         cut = response.finish_reason == "length"
         for block in list(self._open.values()):
-            if cut and block.type == ToolCallBlock.type and not self._is_whole(block):
+            if block.type == ToolCallBlock.type and not self._is_whole(block, cut):
                 self._flush(block, out)
             else:
                 self._close(block, out)
@@ -174,9 +174,12 @@ class PartsTranslator:
         else:
             out.append(Finish(reason, write_replay(messages, response, self._parts)))
 
-    def _is_whole(self, block: _Open) -> bool:
-        began_after = block.index < len(self._parts) - 1
-        return began_after and (block.parsed is not None or is_complete_json("".join(block.pieces)))
+    def _is_whole(self, block: _Open, cut: bool) -> bool:
+        """Whether a call has all its arguments, or none; at a limit the last may be cut all the same."""
+        if cut and block.index == len(self._parts) - 1:
+            return False
+        text = "".join(block.pieces)
+        return block.parsed is not None or not text.strip() or is_complete_json(text)
 
     def _reason(self, response: Any, raw: str | None, request_id: ProviderRequestId | None) -> FinishReason:
         def failed(message: str, code: str) -> Error:
@@ -184,7 +187,7 @@ class PartsTranslator:
 
         word = response.finish_reason
         if response.state == "suspended":
-            return Pause(raw=raw)
+            return MaxTokens(raw=raw) if self._open else Pause(raw=raw)
         if word == "length":
             return MaxTokens(raw=raw)
         if word == "content_filter":
@@ -195,6 +198,8 @@ class PartsTranslator:
             return failed("the provider's content filter ended the answer", codes.CONTENT_FILTER)
         if word == "error" or (word is None and raw is not None):
             return failed(f"the provider ended the answer with {raw!r}", raw.upper() if raw else codes.SERVER)
+        if self._open:  # a call that is not whole was cut, whatever the word
+            return MaxTokens(raw=raw)
         if self._calls:
             return ToolCalls(raw=raw)
         if not self._parts:
