@@ -14,6 +14,7 @@ from tests.strategies import PLACES, cut
 from trio_llm.model import codes
 from trio_llm.model.failures import LlmError
 from trio_llm.protocol.ndjson import NdjsonDecoder
+from trio_llm.protocol.sse import MAX_EVENT_SIZE, SseEvent
 
 
 def decode(*reads: bytes, clean: bool = True) -> list[bytes]:
@@ -65,6 +66,20 @@ def test_oversized_line_is_malformed_and_loses_nothing_before_it(size: int) -> N
     assert events == [("", b"{}"), ("", b"[1]")]
     with pytest.raises(LlmError):
         decoder.close(False)
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+@pytest.mark.parametrize("limit", [10, MAX_EVENT_SIZE])
+def test_a_line_of_exactly_the_limit_passes_and_one_byte_more_does_not(size: int, limit: int) -> None:
+    def read(line: bytes) -> list[SseEvent]:
+        decoder, body = NdjsonDecoder(limit), line + b"\n"
+        step = size * limit // 10
+        return [event for at in range(0, len(body), step) for event in decoder.feed(body[at : at + step])]
+
+    assert MAX_EVENT_SIZE == 16 * 1024 * 1024
+    assert [len(payload) for _, payload in read(b"x" * limit)] == [limit]
+    with pytest.raises(LlmError):
+        read(b"x" * (limit + 1))
 
 
 @requires_cases

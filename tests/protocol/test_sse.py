@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shared_data import CASES, RECORDINGS, requires_cases, requires_recordings
@@ -221,6 +221,59 @@ def test_oversize_is_found_whatever_the_reads(body: bytes, size: int) -> None:
     with pytest.raises(LlmError):
         for at in range(0, len(body), size):
             decoder.feed(body[at : at + size])
+
+
+@pytest.mark.parametrize("name", [b"", b"event: e\n"])
+@pytest.mark.parametrize("before", [b"", b"data: ok\n\n"])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_an_event_of_exactly_the_limit_passes_and_one_byte_more_does_not(
+    name: bytes, before: bytes, size: int
+) -> None:
+    def read(body: bytes) -> list[SseEvent]:
+        decoder = SseDecoder(max_event_size=20)
+        return [event for at in range(0, len(body), size) for event in decoder.feed(body[at : at + size])]
+
+    longest = b"x" * 14  # the line is the limit, field name included
+    assert read(before + name + b"data: " + longest + b"\n\n")[-1][1] == longest
+    with pytest.raises(LlmError):
+        # what stood before is handed out first, so the failure may wait for the next read
+        read((before + name + b"data: " + longest + b"x\n\n").ljust(2000, b"\n"))
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"data: 0123456789", b"data: ", b"data", b"event: e", b": c", b"x" * 9, b"\n", b"\r\n"]
+        )
+    ),
+    st.lists(st.integers(1, 40), max_size=20),
+)
+def test_the_limit_cuts_at_the_same_place_whatever_the_reads(pieces: list[bytes], sizes: list[int]) -> None:
+    def read(reads: list[bytes]) -> tuple[list[SseEvent], bool]:
+        decoder, events = SseDecoder(max_event_size=20), list[SseEvent]()
+        try:
+            for data in [*reads, b"\n\n"]:
+                events += decoder.feed(data)
+            events += decoder.close(True)
+        except LlmError:
+            return events, True
+        return events, False
+
+    body = b"".join(pieces)
+    cut = []
+    left = body
+    for size in sizes:
+        cut.append(left[:size])
+        left = left[size:]
+    assert read([*cut, left]) == read([body])
+
+
+def test_the_default_limit_is_16_MiB() -> None:
+    largest = b"data: ".ljust(16 * 1024 * 1024, b"x")
+    assert len(SseDecoder().feed(largest + b"\n\n")) == 1
+    with pytest.raises(LlmError):
+        SseDecoder().feed(largest + b"x\n\n")
 
 
 def test_size_limit_counts_one_event_not_the_stream() -> None:

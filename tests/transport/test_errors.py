@@ -334,6 +334,7 @@ def test_D08_nested_beyond_reason() -> None:
         ({"cf-ray": "g"}, None, "g"),
         ({"X-Request-ID": " a "}, None, "a"),
         ({"x-request-id": " ", "request-id": "b"}, None, "b"),
+        ({"x-request-id": f" {'x' * 256} "}, None, "x" * 256),
         ({"x-request-id": "x" * 257}, None, None),
         ({"x-request-id": "a\x01"}, None, None),
         ({}, None, None),

@@ -95,6 +95,23 @@ async def test_drain_gives_up_after_50_ms(autojump_clock: trio.testing.MockClock
         assert transport.open_connections == 0
 
 
+@schemes
+async def test_a_read_takes_32_KiB_at_most(scheme: str) -> None:
+    answer = event_stream(b"x" * 262_144, framing="length")
+    async with (
+        serve(scheme, answer) as server,
+        client_on(transport_on(httpx)) as client,
+        client.request("POST", server.base_url) as response,
+    ):
+        await response.receive()  # what came with the head
+        await trio.testing.wait_all_tasks_blocked(0.01)  # the rest has been sent
+        sizes = []
+        while data := await response.receive():
+            sizes.append(len(data))
+    assert max(sizes) <= 32_768
+    assert scheme == "https" or max(sizes) == 32_768
+
+
 @pytest.mark.parametrize("ending", [Cut(), Reset(), Raw(b"nonsense\r\n")])
 async def test_drain_never_raises_a_broken_end(ending: Any) -> None:
     async with (
@@ -165,6 +182,21 @@ async def test_an_idle_connection_on_which_the_server_speaks_is_not_used() -> No
         while server.connections[0].bytes_sent < len(answer.encode_head()) + 2 + len(late.data):  # noqa: ASYNC110  # the server tells no event
             await trio.sleep(0.001)
         assert await fetch(client, server) == b"hello world"
+
+
+async def test_a_connection_that_died_on_its_way_to_who_waits_is_not_used() -> None:
+    transport = transport_on(httpx, max_connections=1)
+    answers = (event_stream(b"1", Cut(), framing="length"), event_stream(b"2", framing="length"))
+    async with (
+        serve("http", *answers) as server,
+        client_on(transport) as client,
+        trio.open_nursery() as nursery,
+        client.request("POST", server.base_url) as response,
+    ):
+        nursery.start_soon(fetch, client, server)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # it waits, and the server has closed
+        assert await read_all(response) == b"1"
+    assert len(server.connections) == 2
 
 
 async def test_idle_connections_expire(autojump_clock: trio.testing.MockClock) -> None:
