@@ -292,6 +292,23 @@ class TestStatuses:
         error, _ = await failure_of(Response(503, {}, [b"half", Reset()]))
         assert (error.code, error.failure.status) == ("SERVER", 503)
 
+    @pytest.mark.parametrize("status", [200, 429])
+    @pytest.mark.parametrize("begin", [b"", b"\n"])
+    async def test_an_answer_that_is_no_stream_is_counted_too(self, status: int, begin: bytes) -> None:
+        steps = (
+            (begin, b'{"error": "busy"', Pause(0.01), b"}")
+            if begin
+            else (b'{"error": "busy"', Pause(0.01), b"}")
+        )
+        answer = Response(status, (("content-type", "application/json"),), steps)
+        async with WireServer(answer) as server, ChatAdapter(chat_config(server)) as adapter:
+            _, stream = await run(adapter)
+        settlement = stream.settlement
+        assert settlement is not None
+        assert settlement.bytes_received == len(begin) + 17
+        assert settlement.first_byte is not None
+        assert settlement.first_event is None
+
     async def test_an_error_that_repeats_the_key_has_it_blacked_out(self) -> None:
         error, _ = await failure_of(json_response({"error": {"message": "bad key sk-test-123"}}, 401))
         assert error.code == "AUTH"

@@ -73,6 +73,7 @@ async def stream_call(
             try:
                 if not 200 <= response.status <= 299:
                     answer = await _error_body(response)
+                    sink.alive(len(answer))
                     raise error_from_response(
                         response.status,
                         response.headers,
@@ -167,6 +168,7 @@ class _Reader(Generic[E]):
                 last_words = last_words or trio.current_time() + LAST_WORDS
                 data = await self._receive_until(last_words)
             if not self._events.found and self._is_foreign(data):
+                await self._send([], len(data))
                 await self._read_whole()
                 return
             out: list[StreamChunk] = []
@@ -217,7 +219,9 @@ class _Reader(Generic[E]):
 
     async def _read_whole(self) -> None:
         """The body is a web page, a JSON document, plain text, or nothing."""
-        body = self._head + await self._response.read(WHOLE_BODY_LIMIT)
+        rest = await self._response.read(WHOLE_BODY_LIMIT)
+        await self._send([], len(rest))
+        body = self._head + rest
         error = error_from_response(
             self._response.status, self._response.headers, body, secrets=self._secrets
         )
@@ -231,4 +235,4 @@ class _Reader(Generic[E]):
         self._translator.close(True, out)
         if self._translator.failure is not None:
             raise error
-        await self._send(out, len(body))
+        await self._send(out, 0)

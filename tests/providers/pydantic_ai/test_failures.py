@@ -195,6 +195,13 @@ async def test_P06_a_refused_connection_is_transport() -> None:
     assert last.reason.failure.code == codes.TRANSPORT
 
 
+async def test_an_errors_body_is_counted() -> None:
+    async with WireServer([json_response({"error": "busy"}, 429)]) as server, adapter_for(server) as adapter:
+        _, stream = await run(adapter)
+    assert stream.settlement is not None
+    assert stream.settlement.bytes_received == len(b'{"error": "busy"}')
+
+
 async def test_P06_a_long_wait_in_the_error_is_kept() -> None:
     answer = json_response({"error": {"message": "slow"}}, 429, (("retry-after-ms", "1500"),))
     reason, _, _ = await failure_of(answer)

@@ -121,6 +121,7 @@ class ObservedExchange:
             body = await response.read(ERROR_BODY_LIMIT)
         except LlmError:  # the status alone says what happened
             body = b""
+        self._sink.alive(len(body))
         self.failure = error_from_response(
             response.status, response.headers, body, url=url, secrets=self._secrets
         )
