@@ -74,6 +74,13 @@ def library(session: nox.Session) -> None:
 
 
 @nox.session
+def published(session: nox.Session) -> None:
+    """Request bodies against the types that the providers publish."""
+    session.install("-e", ".[test,published-types]")
+    session.run("pytest", "tests/providers", *session.posargs)
+
+
+@nox.session
 def interop(session: nox.Session) -> None:
     """Every adapter against mock servers of others: llmock and fakellm, and aimock where there is npm."""
     session.install("-e", ".[test,interop,pydantic-ai]")

@@ -17,10 +17,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
+import outcome
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from ..model import codes
 from ..model.chunks import Aborted, Error, Finish, FinishReason, Stop, StreamChunk, TextDelta
@@ -37,7 +39,9 @@ from ..streaming.contract import LlmAdapter
 from .wire_script import Cut, Hold, Pause, Reset, Response, Step, json_response
 from .wire_server import WireConnection, WireServer
 
-_PATIENCE: Final = 60.0  # seconds of the mock clock, for what must happen at once
+T = TypeVar("T")
+
+_QUIET: Final = 0.25  # real seconds in which nothing happened: what was to happen at once will not
 _PAUSE: Final = 20.0
 _IDLE: Final = 100.0
 _NONSENSE: Final = b"data: {nonsense\n\n"  # as a server-sent event and as a line of JSON alike
@@ -116,11 +120,33 @@ class _Scene:
 
     async def gone(self) -> WireConnection:
         """The one connection, once the server has seen that the client closed it."""
-        with trio.move_on_after(_PATIENCE):
+
+        async def gone() -> WireConnection:
             connection = await self.server.wait_connection()
             await connection.gone.wait()
             return connection
-        raise AssertionError("the connection of a call that is over was left open, or there was none")
+
+        return await _at_once(gone, "the connection of a call that is over was left open, or there was none")
+
+
+async def _at_once(wait: Callable[[], Awaitable[T]], complaint: str) -> T:
+    """What comes before nothing happens any more. Sockets know no mock clock, so neither does this."""
+    came: list[outcome.Outcome[T]] = []
+    async with trio.open_nursery() as nursery:
+
+        async def until_quiet() -> None:
+            await wait_all_tasks_blocked(_QUIET)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(until_quiet)
+        try:
+            came.append(outcome.Value(await wait()))
+        except Exception as error:  # raised below, without the nursery's group
+            came.append(outcome.Error(error))
+        nursery.cancel_scope.cancel()
+    if not came:
+        raise AssertionError(complaint)
+    return came[0].unwrap()
 
 
 @asynccontextmanager
@@ -130,10 +156,8 @@ async def _scene(subject: ContractSubject, *responses: Response) -> AsyncIterato
         async with LlmRuntime() as runtime:
             runtime.register_adapter("p", subject.make(server, client_side))
             yield _Scene(subject, server, runtime)
-        with trio.move_on_after(_PATIENCE):
-            for connection in server.connections:
-                await connection.ended.wait()
-        assert not server.open_connections, "a closed adapter left a connection open"
+        for connection in server.connections:
+            await _at_once(connection.ended.wait, "a closed adapter left a connection open")
 
 
 def _text(chunks: Sequence[StreamChunk]) -> str:
@@ -167,9 +191,7 @@ async def text_arrives_as_it_is_sent(subject: ContractSubject) -> None:
     """What a read brought is not held back until the next."""
     scene_of = _scene(subject, subject.answer(Hold()))
     async with scene_of as scene, scene.runtime.stream(scene.options()) as stream:
-        with trio.move_on_after(_PATIENCE) as scope:
-            await scene.receive_opening(stream)
-        assert not scope.cancelled_caught, "the text of the opening was not shown"
+        await _at_once(lambda: scene.receive_opening(stream), "the text of the opening was not shown")
 
 
 async def connection_is_used_again(subject: ContractSubject) -> None:
@@ -249,9 +271,7 @@ async def signal_ends_the_wait_for_the_head(subject: ContractSubject) -> None:
     signal = AbortSignal()
     async with _scene(subject, Response(200, subject.headers, before=(Hold(),))) as scene:
         async with scene.runtime.stream(scene.options(signal=signal)) as stream:
-            with trio.move_on_after(_PATIENCE) as scope:
-                await scene.server.wait_request()
-            assert not scope.cancelled_caught, f"no request was sent: {stream.finish!r}"
+            await _at_once(scene.server.wait_request, "no request was sent")
             signal.abort("enough")
             chunks = [chunk async for chunk in stream]
             await scene.gone()
