@@ -87,6 +87,60 @@ async def test_the_phases_are_told_as_they_happen(library: ModuleType) -> None:
 
 
 @both
+@schemes
+@kinds
+async def test_an_upload_is_a_sign_of_life_every_64_KiB(library: ModuleType, scheme: str, make: Make) -> None:
+    client, theirs = make(library)
+    marks = Marks()
+    content = bytes(range(256)) * 4096 + b"the rest"
+    async with serve(scheme, always=HELLO) as server, theirs, client:
+        for _ in range(2):
+            async with client.request("POST", server.base_url, content=content, watcher=marks) as response:
+                await read_all(response)
+        assert [request.body for request in server.requests] == [content] * 2
+        assert server.requests[0].header("content-length") == str(len(content))
+        assert server.requests[0].header("transfer-encoding") is None
+        assert len(server.connections) == 1
+    assert marks.seen[: marks.seen.index("sent")].count("alive") >= len(content) // 65536 + 1
+
+
+@both
+async def test_an_upload_that_is_cut_short_leaves_no_generator(library: ModuleType) -> None:
+    client, theirs = with_client(library)
+    async with serve("http", always=HELLO, read_bodies=False) as server, theirs, client:
+        with trio.move_on_after(0.1) as scope:
+            async with client.request("POST", server.base_url, content=bytes(50_000_000)) as response:
+                await read_all(response)
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        gc.collect()
+
+
+@both
+async def test_hooks_and_authentication_of_a_callers_client_see_the_whole_body(library: ModuleType) -> None:
+    seen: list[bytes] = []
+
+    class Twice(library.Auth):  # type: ignore[misc,name-defined]  # one base for either library
+        requires_request_body = True
+
+        def auth_flow(self, request: Any) -> Any:
+            seen.append(request.content)
+            yield request
+            yield request
+
+    async def look(request: Any) -> None:
+        seen.append(request.content)
+
+    content = bytes(200_000)
+    theirs = library.AsyncClient(auth=Twice(), event_hooks={"request": [look]})
+    async with serve("http", always=HELLO) as server, theirs, HttpClient(client=theirs) as client:
+        async with client.request("POST", server.base_url, content=content):
+            pass
+        assert [request.body for request in server.requests] == [content] * 2
+    assert seen == [content] * 3
+
+
+@both
 @kinds
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_leaving_early_closes_the_socket_and_leaves_no_generator(

@@ -19,7 +19,7 @@ from ..model.identity import APP_IDENTITY, AppIdentity, attribution_headers
 from .headers import by_name, checked_headers
 from .request_id import find_request_id
 from .response_body import ResponseBody
-from .stock import PhaseTrace, StockBody
+from .stock import PhaseTrace, StockBody, upload_class
 from .transport import TrioTransport
 from .watcher import UNWATCHED, WATCHER_EXTENSION, CallWatcher
 from .wire_error import WireError
@@ -332,6 +332,8 @@ class HttpClient:
     async def _through_library(self, request: Any, watcher: CallWatcher, peer: str) -> HttpResponse:
         """Over the caller's client or transport, or through a SOCKS proxy."""
         self._require_open()
+        if request.content:  # it stays there for those that look at it
+            request.stream = upload_class(self._library)(request.content, watcher)
         trace = request.extensions["trace"] = PhaseTrace(watcher)
         watcher.connecting()
         if self._client is not None:

@@ -17,6 +17,9 @@ from .wire_error import WireError
 READ_SIZE = 32768
 """How much one read takes at most, in bytes: a smaller read shortens a cancel in a flood."""
 
+UPLOAD_SLICE = 65536
+"""How much of a request is sent between two signs of life, in bytes."""
+
 
 @attrs.frozen
 class Endpoint:

@@ -1,12 +1,15 @@
-"""Working with a client or transport that is not the library's own: phases, and an orderly stop."""
+"""Working with a client or transport that is not the library's own: phases, signs of life, orderly stops."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import trio
 
+from .connection import UPLOAD_SLICE
 from .watcher import CallWatcher
 
 _CLOSE_DEADLINE = 1.0  # how long a foreign response may take to close, in seconds
@@ -44,6 +47,36 @@ class PhaseTrace:
         if not self._sent:
             self._sent = True
             self._watcher.sent()
+
+
+class _Slices:
+    """The body of a request, each slice a sign of life once it is sent.
+
+    No generator, as those that httpx makes of a body are left suspended where sending it is cut short.
+    """
+
+    def __init__(self, content: bytes, watcher: CallWatcher) -> None:
+        self._content = content
+        self._watcher = watcher
+        self._place = 0
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return cast(AsyncIterator[bytes], type(self)(self._content, self._watcher))
+
+    async def __anext__(self) -> bytes:
+        if self._place:
+            self._watcher.alive()
+        piece = self._content[self._place : self._place + UPLOAD_SLICE]
+        if not piece:
+            raise StopAsyncIteration
+        self._place += len(piece)
+        return piece
+
+
+@functools.cache
+def upload_class(library: ModuleType) -> type[_Slices]:
+    """What sends a whole body in slices, as the stream that this library's requests insist on."""
+    return cast(type[_Slices], type("Upload", (_Slices, library.AsyncByteStream), {}))
 
 
 class StockBody:

@@ -14,7 +14,7 @@ import trio
 
 from ..model import codes
 from ..model.failures import LlmError
-from .connection import READ_SIZE, Connection, Endpoint, Route, connect
+from .connection import READ_SIZE, UPLOAD_SLICE, Connection, Endpoint, Route, connect
 from .head import Exchange, HeaderItems
 from .pool import Pool
 from .proxy import EnvironmentProxies, SocksProxy
@@ -23,9 +23,6 @@ from .stock import PhaseTrace
 from .tls import default_ssl_context
 from .watcher import UNWATCHED, WATCHER_EXTENSION, CallWatcher
 from .wire_error import WireError
-
-UPLOAD_SLICE = 65536
-"""How much of a request is sent between two signs of life, in bytes."""
 
 IDLE_EXPIRY = 50.0
 """How long an idle connection is kept, in seconds; common load balancers close theirs after 60."""

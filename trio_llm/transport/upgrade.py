@@ -10,9 +10,8 @@ import trio
 
 from ..model import codes
 from ..model.failures import LlmError
-from .connection import READ_SIZE, Connection
+from .connection import READ_SIZE, UPLOAD_SLICE, Connection
 from .errors import failure_from_response
-from .transport import UPLOAD_SLICE
 from .watcher import CallWatcher
 from .wire_error import WireError
 
