@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trio_llm.model.chunks import StreamChunk
+from trio_llm.model.chunks import BlockEnd, StreamChunk
+from trio_llm.model.codes import STREAM_CLOSED
+from trio_llm.model.content import ReasoningBlock, TextBlock
 from trio_llm.model.failures import LlmError
 from trio_llm.providers.alike import PATIENCE, Alike
 from trio_llm.providers.openai_chat.adapter import WIRE
@@ -108,6 +110,10 @@ def test_a_plain_event_has_a_place_for_all_that_an_event_can_say() -> None:
         assert set(whole.__struct_fields__) - silent == set(plain.__struct_fields__)
 
 
+def frames(*payloads: bytes) -> bytes:
+    return b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
+
+
 TEXTS = st.sampled_from(
     ["a", " b", "", "é", "\\", '"', "\n", "</thought>x", "\ud83d", '"content":"']
 ) | st.text(max_size=4)
@@ -169,11 +175,58 @@ def read(wire: Wire[Any], body: bytes, sizes: list[int]) -> tuple[list[StreamChu
     events=st.lists(payloads(), max_size=12),
     sizes=st.lists(st.integers(1, 200), max_size=30),
     name=st.sampled_from([b"", b"", b"event: error\n"]),
+    end=st.sampled_from([b"data: [DONE]\n\n", b"", b"data: " + event("a")]),
 )
-@example(events=[event("a"), event("b"), event("\n"), event("c")], sizes=[], name=b"")
+@example(events=[event("a"), event("b"), event("\n"), event("c")], sizes=[], name=b"", end=b"")
 def test_the_chunks_are_those_of_decoding_every_event(
-    events: list[bytes], sizes: list[int], name: bytes
+    events: list[bytes], sizes: list[int], name: bytes, end: bytes
 ) -> None:
-    frames = [b"data: " + payload + b"\n\n" for payload in events]
-    body = b"".join(frames[:6]) + name + b"".join(frames[6:]) + b"data: [DONE]\n\n"
+    body = frames(*events[:6]) + name + frames(*events[6:]) + end
     assert read(WIRE, body, sizes) == read(DECODING, body, sizes)
+
+
+def thought(text: str) -> bytes:
+    delta = {"content": text, "extra_content": {"google": {"thought": True}}}
+    return json.dumps({"id": "1", "choices": [{"index": 0, "delta": delta}]}).encode()
+
+
+def one_by_one(wire: Wire[Any], *reads: bytes) -> tuple[list[StreamChunk], Any, Any, Any]:
+    sizes = [len(data) for data in reads]
+    return read(wire, b"".join(reads), sizes)
+
+
+def test_the_body_may_end_behind_an_event_that_is_like_the_one_before_but_has_no_end() -> None:
+    stream = (frames(event("a"), event("b")), frames(event("c"))[:-2])
+    assert one_by_one(WIRE, *stream) == one_by_one(DECODING, *stream)
+    assert one_by_one(WIRE, *stream)[1].code == STREAM_CLOSED
+
+
+def test_texts_behind_the_end_of_a_tag_are_no_part_of_the_thought() -> None:
+    stream = (
+        frames(event("a"), event("b")),
+        frames(thought("<thought>hm")),
+        frames(event("</thought>"), event("c")),
+        frames(b"[DONE]"),
+    )
+    chunks = one_by_one(WIRE, *stream)[0]
+    assert chunks == one_by_one(DECODING, *stream)[0]
+    assert [chunk.block for chunk in chunks if isinstance(chunk, BlockEnd)] == [
+        TextBlock("ab"),
+        ReasoningBlock("hm"),
+        TextBlock("c"),
+    ]
+
+
+def test_a_tag_that_comes_alone_is_closed_by_the_text_behind_it() -> None:
+    stream = (
+        frames(event("a"), event("b")),
+        frames(thought("<thought>")),
+        frames(event("</thought>c")),
+        frames(b"[DONE]"),
+    )
+    chunks = one_by_one(WIRE, *stream)[0]
+    assert chunks == one_by_one(DECODING, *stream)[0]
+    assert [chunk.block for chunk in chunks if isinstance(chunk, BlockEnd)] == [
+        TextBlock("ab"),
+        TextBlock("c"),
+    ]

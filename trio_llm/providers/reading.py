@@ -136,7 +136,7 @@ class EventReader(Generic[E]):
             LlmError: MALFORMED_RESPONSE. What came before it has been appended.
         """
         events = self._framing.feed(data) if data else self._framing.close(True)
-        if self._alike is not None and (texts := self._alike.texts_of(events)):
+        if data and self._alike is not None and (texts := self._alike.texts_of(events)):
             self._feed_texts(texts, out)
             return
         texts = []

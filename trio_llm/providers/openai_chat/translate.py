@@ -195,8 +195,8 @@ class ChatTranslator:
         """As :meth:`feed` for events that say a text alone each; none is empty or has half of a pair."""
         if self.ending:
             return
-        if self._kind is not TextBlock or self._holding:
-            self._add_text(texts[0], out)
+        while texts and (self._kind is not TextBlock or self._holding):
+            self._add_text(texts[0], out)  # which begins no block where all it says is the end of a tag
             texts = texts[1:]
         self._parts.extend(texts)
         index = self._index
@@ -283,6 +283,8 @@ class ChatTranslator:
         if isinstance(google, dict) and google.get("thought") is True and isinstance(content, str):
             thought = content if self._tagged else content.removeprefix("<thought>")
             self._tagged = True
+            if self._kind is TextBlock:
+                self._close_block(out)  # also where the tag comes alone: the text behind it begins anew
             if thought:
                 self._add(ReasoningBlock, thought, out)
             return None
