@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
 from ...model import codes
 from ...model.chunks import (
     BlockEnd,
@@ -31,9 +29,7 @@ from ...model.chunks import (
     ToolCalls,
     Usage,
 )
-from ...model.failures import LlmFailure
-from ...model.identifiers import ProviderRequestId
-from ...transport.errors import failure_from_error_object
+from ..translator import ResponseTranslator
 from .parts import Part
 from .replay import write_replay
 from .types import Delta, MessageEvent, StartedMessage
@@ -48,14 +44,8 @@ _ERROR_CODES: Final = {
 }
 
 
-class MessagesTranslator:
-    """Folds the events of one response into chunks. No I/O; one instance for each response.
-
-    The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
-
-    Args:
-        secrets: blacked out where an error in the stream repeats one.
-    """
+class MessagesTranslator(ResponseTranslator):
+    """Folds the events of one response into chunks. No I/O; one instance for each response."""
 
     __slots__ = (
         "_container",
@@ -66,26 +56,13 @@ class MessagesTranslator:
         "_latest",
         "_parts",
         "_raw_usage",
-        "_secrets",
         "_sequence",
         "_usage",
         "_word",
-        "failure",
-        "progressed",
-        "request_id",
-        "response_id",
-        "served_model",
-        "terminal",
     )
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
-        self.terminal = False
-        self.failure: LlmFailure | None = None
-        self.progressed = False
-        self.served_model: str | None = None
-        self.response_id: str | None = None
-        self.request_id: ProviderRequestId | None = None
+        super().__init__(secrets)
         self._parts: dict[int, Part] = {}  # by wire index, while open
         self._sequence: list[Part] = []
         self._latest: Part | None = None
@@ -97,11 +74,6 @@ class MessagesTranslator:
         self._usage: TokenUsage | None = None
         self._counted = False  # the counts are those of the end
         self._facts: dict[str, object] = {}
-
-    @property
-    def ending(self) -> bool:
-        """Never: nothing follows an error event."""
-        return False
 
     @property
     def early_usage(self) -> TokenUsage | None:
@@ -141,10 +113,8 @@ class MessagesTranslator:
         if clean and self._word is not None:
             self._finish(out)
         elif clean:
-            self.failure = LlmFailure(
-                "the stream ended without a stop reason and without message_stop",
-                codes.STREAM_CLOSED,
-                request_id=self.request_id,
+            self.failure = self._failed(
+                "the stream ended without a stop reason and without message_stop", codes.STREAM_CLOSED
             )
 
     # The message as a whole
@@ -292,14 +262,9 @@ class MessagesTranslator:
     def _fail(self, event: MessageEvent, out: list[StreamChunk]) -> None:
         """The provider gave up. The counts so far are no counts of the response."""
         error = {"error": event.error, "request_id": event.request_id}
-        failure = failure_from_error_object(error, secrets=self._secrets)
-        if failure.request_id is None and self.request_id is not None:
-            failure = attrs.evolve(failure, request_id=self.request_id)
+        failure = self._reported(error)
         usage = self.early_usage
         if self._counted and usage is not None:
             out.append(Usage(usage))
         out.append(Finish(Error(failure, raw=self._word)))
         self.terminal = True
-
-    def _failed(self, message: str, code: str) -> LlmFailure:
-        return LlmFailure(message, code, request_id=self.request_id)

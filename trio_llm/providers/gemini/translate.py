@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
 from ...model import codes
 from ...model.chunks import (
     Error,
@@ -31,11 +29,9 @@ from ...model.chunks import (
     Usage,
 )
 from ...model.content import ReasoningBlock, TextBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import ProviderRequestId
 from ...protocol.json_text import compact, decode_lenient, is_complete_json
-from ...transport.errors import failure_from_error_object
 from ..blocks import BlockWriter
+from ..translator import ResponseTranslator
 from .partial import PartialArguments
 from .replay import write_replay
 from .types import Candidate, GenerateEvent
@@ -56,14 +52,8 @@ _FILTER_WORDS: Final = frozenset(
 )
 
 
-class GeminiTranslator:
-    """Folds the events of one response into chunks. No I/O; one instance for each response.
-
-    The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
-
-    Args:
-        secrets: blacked out where an error in the stream repeats one.
-    """
+class GeminiTranslator(ResponseTranslator):
+    """Folds the events of one response into chunks. No I/O; one instance for each response."""
 
     __slots__ = (
         "_blocked",
@@ -73,25 +63,12 @@ class GeminiTranslator:
         "_items",
         "_partial",
         "_raw_usage",
-        "_secrets",
         "_usage",
         "_word",
-        "failure",
-        "progressed",
-        "request_id",
-        "response_id",
-        "served_model",
-        "terminal",
     )
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
-        self.terminal = False
-        self.failure: LlmFailure | None = None
-        self.progressed = False
-        self.served_model: str | None = None
-        self.response_id: str | None = None
-        self.request_id: ProviderRequestId | None = None
+        super().__init__(secrets)
         self._blocks = BlockWriter()
         self._items: list[tuple[bool, dict[str, Any]]] = []  # as `write_replay` takes them
         self._entry: dict[str, Any] = {}  # of the latest block
@@ -101,11 +78,6 @@ class GeminiTranslator:
         self._raw_usage: dict[str, Any] = {}
         self._usage: TokenUsage | None = None
         self._facts: dict[str, object] = {}
-
-    @property
-    def ending(self) -> bool:
-        """Never: nothing follows an error."""
-        return False
 
     @property
     def early_usage(self) -> TokenUsage | None:
@@ -147,9 +119,7 @@ class GeminiTranslator:
         if clean and (self._word is not None or self._blocked is not None):
             self._finish(out)
         elif clean:
-            self.failure = LlmFailure(
-                "the stream ended without a finish reason", codes.STREAM_CLOSED, request_id=self.request_id
-            )
+            self.failure = self._failed("the stream ended without a finish reason", codes.STREAM_CLOSED)
 
     def _feed_candidate(self, candidate: Candidate, out: list[StreamChunk]) -> None:
         if candidate.content is not None:
@@ -275,14 +245,9 @@ class GeminiTranslator:
         return ToolCalls(raw=word) if blocks.calls else Stop(raw=word)
 
     def _fail(self, event: GenerateEvent, out: list[StreamChunk]) -> None:
-        failure = failure_from_error_object({"error": event.error}, secrets=self._secrets)
-        if failure.request_id is None and self.request_id is not None:
-            failure = attrs.evolve(failure, request_id=self.request_id)
+        failure = self._reported({"error": event.error})
         usage = self.early_usage
         if usage is not None:
             out.append(Usage(usage))
         out.append(Finish(Error(failure, raw=self._word)))
         self.terminal = True
-
-    def _failed(self, message: str, code: str) -> LlmFailure:
-        return LlmFailure(message, code, request_id=self.request_id)

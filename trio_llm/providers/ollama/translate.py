@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from ...model import codes
 from ...model.chunks import (
     Error,
@@ -28,11 +26,9 @@ from ...model.chunks import (
     Usage,
 )
 from ...model.content import ReasoningBlock, TextBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import ProviderRequestId
 from ...protocol.json_text import compact
-from ...transport.errors import failure_from_error_object
 from ..blocks import BlockWriter
+from ..translator import ResponseTranslator
 from .types import Call, ChatLine
 
 # A model was put into memory, or taken out of it: what the server says to a request that asks for no answer.
@@ -40,47 +36,20 @@ _IDLE_WORDS: Final = {"load": "the server loaded the model", "unload": "the serv
 _DURATIONS: Final = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
 
-class OllamaTranslator:
-    """Folds the lines of one response into chunks. No I/O; one instance for each response.
-
-    The attributes are those of :class:`~trio_llm.providers.http_call.Translator`.
-
-    Args:
-        secrets: blacked out where an error in the stream repeats one.
-    """
+class OllamaTranslator(ResponseTranslator):
+    """Folds the lines of one response into chunks. No I/O; one instance for each response."""
 
     __slots__ = (
         "_blocks",
-        "_secrets",
         "early_usage",
         "facts",
-        "failure",
-        "progressed",
-        "request_id",
-        "served_model",
-        "terminal",
     )
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
-        self.terminal = False
-        self.failure: LlmFailure | None = None
-        self.progressed = False
-        self.served_model: str | None = None
-        self.request_id: ProviderRequestId | None = None
+        super().__init__(secrets)
         self.early_usage: TokenUsage | None = None
         self.facts: dict[str, object] = {}
         self._blocks = BlockWriter()
-
-    @property
-    def ending(self) -> bool:
-        """Never: nothing follows an error."""
-        return False
-
-    @property
-    def response_id(self) -> None:
-        """Never: this wire gives none."""
-        return None
 
     def feed(self, line: ChatLine, out: list[StreamChunk]) -> None:
         """Append the chunks that ``line`` makes."""
@@ -108,10 +77,8 @@ class OllamaTranslator:
     def close(self, clean: bool, out: list[StreamChunk]) -> None:
         """The body ended, properly if ``clean``, and without ``done``."""
         if clean:
-            self.failure = LlmFailure(
-                'the stream ended without a line that says "done"',
-                codes.STREAM_CLOSED,
-                request_id=self.request_id,
+            self.failure = self._failed(
+                'the stream ended without a line that says "done"', codes.STREAM_CLOSED
             )
 
     def _feed_call(self, call: Call, out: list[StreamChunk]) -> None:
@@ -156,14 +123,9 @@ class OllamaTranslator:
         return ToolCalls(raw=raw) if blocks.calls else Stop(raw=raw)
 
     def _fail(self, line: ChatLine, out: list[StreamChunk]) -> None:
-        failure = failure_from_error_object({"error": line.error}, secrets=self._secrets)
-        if failure.request_id is None and self.request_id is not None:
-            failure = attrs.evolve(failure, request_id=self.request_id)
+        failure = self._reported({"error": line.error})
         out.append(Finish(Error(failure, raw=line.done_reason or None)))
         self.terminal = True
-
-    def _failed(self, message: str, code: str) -> LlmFailure:
-        return LlmFailure(message, code, request_id=self.request_id)
 
 
 def _count(value: int | None) -> int:

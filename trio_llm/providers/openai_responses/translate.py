@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
 from ...model import codes
 from ...model.chunks import (
     BlockEnd,
@@ -34,8 +32,7 @@ from ...model.chunks import (
 )
 from ...model.content import ContentBlock
 from ...model.failures import LlmFailure
-from ...model.identifiers import ProviderRequestId
-from ...transport.errors import failure_from_error_object
+from ..translator import ResponseTranslator
 from .items import OutputItem, part_text
 from .replay import write_replay
 from .types import ResponseEvent, ResponseObject
@@ -64,22 +61,12 @@ _TERMINAL: Final = frozenset(
 )
 
 
-class ResponsesTranslator:
+class ResponsesTranslator(ResponseTranslator):
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
-    Args:
-        secrets: blacked out where an error in the stream repeats one.
-
     Attributes:
-        terminal: the ``Finish`` has been appended; nothing more is read.
-        ending: the provider reported an error; only ``response.failed`` with its counts may still come, and
-            :meth:`close` ends it at any time.
-        failure: what to raise after a stream that ended badly.
-        progressed: an event came that says something, whether it made a chunk or not; whoever reads it
-            resets it.
+        ending: only ``response.failed`` with its counts may still come; :meth:`close` ends it at any time.
         early_usage: the counts so far, which this wire tells only at the end.
-        served_model, response_id: as the provider told them; None until it did.
-        request_id: set by whoever knows it, so that a failure inside the stream can name it.
         blocks: those that ended, in that order.
     """
 
@@ -89,29 +76,14 @@ class ResponsesTranslator:
         "_indexes",
         "_items",
         "_latest",
-        "_secrets",
         "_sequence",
         "blocks",
         "early_usage",
-        "ending",
-        "failure",
-        "progressed",
-        "request_id",
-        "response_id",
-        "served_model",
-        "terminal",
     )
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = secrets
-        self.terminal = False
-        self.ending = False
-        self.failure: LlmFailure | None = None
-        self.progressed = False
+        super().__init__(secrets)
         self.early_usage: TokenUsage | None = None
-        self.served_model: str | None = None
-        self.response_id: str | None = None
-        self.request_id: ProviderRequestId | None = None
         self.blocks: dict[int, ContentBlock] = {}
         self._items: dict[int, OutputItem] = {}  # by output index
         self._sequence: list[OutputItem] = []
@@ -163,9 +135,7 @@ class ResponsesTranslator:
         if self._error is not None:
             self._end(Error(self._error), out)
         elif clean:
-            self.failure = LlmFailure(
-                "the stream ended without a terminal event", codes.STREAM_CLOSED, request_id=self.request_id
-            )
+            self.failure = self._failed("the stream ended without a terminal event", codes.STREAM_CLOSED)
 
     # Items
 
@@ -323,22 +293,14 @@ class ResponsesTranslator:
 
     def _fail(self, error: Any) -> None:
         """The provider gave up; what it sends from now on is read for its last event alone."""
-        self._error = self._error or self._named(failure_from_error_object(error, secrets=self._secrets))
+        self._error = self._error or self._reported(error)
         self.ending = True
 
     def _failed_response(self, word: str, error: Any) -> LlmFailure:
         if error:
-            return self._named(failure_from_error_object(error, secrets=self._secrets))
+            return self._reported(error)
         code = codes.SERVER if word == "failed" else word.upper()
         return self._failed(f"the provider ended the response with {word!r}", code)
-
-    def _named(self, failure: LlmFailure) -> LlmFailure:
-        if failure.request_id is None and self.request_id is not None:
-            return attrs.evolve(failure, request_id=self.request_id)
-        return failure
-
-    def _failed(self, message: str, code: str) -> LlmFailure:
-        return LlmFailure(message, code, request_id=self.request_id)
 
     def _end(self, reason: FinishReason, out: list[StreamChunk]) -> None:
         if self.early_usage is not None:
