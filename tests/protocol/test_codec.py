@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import (
@@ -52,6 +52,7 @@ from trio_llm.model.content import (
 )
 from trio_llm.model.failures import LlmError, LlmFailure
 from trio_llm.model.identifiers import CallId, MessageId
+from trio_llm.model.identity import AppIdentity
 from trio_llm.model.json_value import freeze_object
 from trio_llm.model.messages import (
     Message,
@@ -115,6 +116,7 @@ def test_policies_round_trip(policy: Any) -> None:
     there_and_back(policy, codec.decode_policy(codec.to_json(policy)))
 
 
+@example(AppIdentity("agent", "1.2", "https://agent.example"))
 @given(value=st.one_of(USAGES, FAILURES, TIMEOUTS, TOOLS, CONFIGS, CATALOGUE))
 def test_everything_else_round_trips(value: Any) -> None:
     there_and_back(value, codec.decode_value(type(value), json.loads(codec.encode(value))))

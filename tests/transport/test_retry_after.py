@@ -38,6 +38,8 @@ def test_case_34_header_forms(row: dict[str, Any]) -> None:
         ({"retry-after": "Thu Jan 15 12:00:09 2026"}, 9000),
         ({"retry-after": "Thursday, 15-Jan-26 12:00:09 GMT"}, 9000),
         ({"retry-after": "Thu, 15 Jan 2026 12:00:00 GMT"}, None),
+        ({"retry-after": "Thu, 15 Jan 2026 14:00:09 +0200"}, 9000),
+        ({"retry-after": "Thu, 15 Jan 2026"}, None),
         ({"retry-after": "0"}, None),
         ({"retry-after": "0.0"}, None),
         ({"retry-after": "1e3"}, None),
