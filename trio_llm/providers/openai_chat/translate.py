@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
 from ...model import codes
 from ...model.chunks import (
     BlockEnd,
@@ -39,10 +37,9 @@ from ...model.chunks import (
     Usage,
 )
 from ...model.content import ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.failures import LlmFailure
-from ...model.identifiers import CallId, ProviderRequestId
+from ...model.identifiers import CallId
 from ...protocol.json_text import SurrogateJoiner, compact
-from ...transport.errors import failure_from_error_object
+from ..translator import ResponseTranslator
 from .replay import Kept
 from .tool_calls import OpenCall, OpenCalls
 from .types import DONE, ChatChunk, ContentPart, ToolCallPart, details_text, parts_text
@@ -55,22 +52,12 @@ _LENGTH_WORDS: Final = frozenset({"length", "max_tokens", "model_length"})  # th
 _ERROR_CODES: Final = {"insufficient_system_resource": codes.SERVER}
 
 
-class ChatTranslator:
+class ChatTranslator(ResponseTranslator):
     """Folds the events of one response into chunks. No I/O; one instance for each response.
 
     Args:
         secrets: blacked out where an error in the stream repeats one.
         kept: collects what the server must have back; None collects nothing.
-
-    Attributes:
-        terminal: the ``Finish`` has been appended; nothing more is read.
-        ending: the provider reported an error; only its counts may still come, and :meth:`close` ends it at
-            any time.
-        failure: what to raise after a stream that ended badly.
-        progressed: an event came that says something, whether it made a chunk or not; whoever reads it
-            resets it.
-        served_model, response_id: as the provider told them; None until it did.
-        request_id: set by whoever knows it, so that a failure inside the stream can name it.
     """
 
     __slots__ = (
@@ -85,29 +72,14 @@ class ChatTranslator:
         "_kind",
         "_parts",
         "_raw_usage",
-        "_secrets",
         "_tagged",
         "_usage",
         "_word",
-        "ending",
-        "failure",
-        "progressed",
-        "request_id",
-        "response_id",
-        "served_model",
-        "terminal",
     )
 
     def __init__(self, secrets: Sequence[str] = (), kept: Kept | None = None) -> None:
-        self._secrets = secrets
+        super().__init__(secrets)
         self._kept = kept
-        self.terminal = False
-        self.ending = False
-        self.failure: LlmFailure | None = None
-        self.progressed = False
-        self.served_model: str | None = None
-        self.response_id: str | None = None
-        self.request_id: ProviderRequestId | None = None
         self._blocks = 0
         self._kind: type[TextBlock] | type[ReasoningBlock] | None = None
         self._index = -1
@@ -207,10 +179,8 @@ class ChatTranslator:
         if self.ending or (clean and self._word is not None):
             self._finish(out)
         elif clean:
-            self.failure = LlmFailure(
-                "the stream ended without a finish reason and without [DONE]",
-                codes.STREAM_CLOSED,
-                request_id=self.request_id,
+            self.failure = self._failed(
+                "the stream ended without a finish reason and without [DONE]", codes.STREAM_CLOSED
             )
 
     def _feed_envelope(self, event: ChatChunk) -> None:
@@ -390,14 +360,8 @@ class ChatTranslator:
             return
         for choice in event.choices or ():
             self._word = choice.finish_reason or self._word
-        failure = failure_from_error_object(error, secrets=self._secrets)
-        if failure.request_id is None and self.request_id is not None:
-            failure = attrs.evolve(failure, request_id=self.request_id)
-        self._error = Error(failure, raw=self._word)
+        self._error = Error(self._reported(error), raw=self._word)
         self.ending = self.progressed = True
-
-    def _failed(self, message: str, code: str) -> LlmFailure:
-        return LlmFailure(message, code, request_id=self.request_id)
 
     def _end(self, reason: FinishReason, out: list[StreamChunk]) -> None:
         usage = self.early_usage
