@@ -414,6 +414,24 @@ async def test_a_stream_made_before_and_entered_after_the_runtime_was_left_fails
     assert adapter.calls == []
 
 
+async def test_a_stream_entered_while_the_runtime_is_being_left_reaches_no_adapter() -> None:
+    """Nobody would abort it, and no clock would end it."""
+
+    class Slow(ScriptedAdapter):
+        async def __aexit__(self, *error: object) -> None:
+            async with stream:
+                async for _ in stream:
+                    pass
+
+    adapter = Slow([[Hold()]])
+    async with LlmRuntime() as runtime:
+        runtime.register_adapter(["one"], adapter)
+        stream = runtime.stream(request())
+        await settle()
+    assert failure_code(stream.finish) == codes.REGISTRATION_DISPOSED
+    assert adapter.calls == []
+
+
 async def test_the_log_of_a_quiet_runtime_is_empty(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="trio_llm.runtime"):
         async with LlmRuntime() as runtime:

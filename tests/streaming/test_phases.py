@@ -117,6 +117,19 @@ async def test_a_consumer_that_thinks_never_times_out(autojump_clock: MockClock,
     assert (await outcome(producer, limits, think=50, buffer=buffer)).startswith("stop")
 
 
+async def test_the_clock_goes_on_behind_a_send_that_the_adapter_itself_gave_up(
+    autojump_clock: MockClock,
+) -> None:
+    async def producer(sink: ChunkSink) -> None:
+        for _ in range(2):
+            with trio.move_on_after(1):
+                await sink.send_batch([TextDelta(0, "x")])
+        await trio.sleep_forever()
+
+    with trio.fail_after(1000):
+        assert await outcome(producer, Timeouts(idle=5), think=20, buffer=0) == "idle @ 40"
+
+
 async def test_the_clock_runs_on_while_batches_wait_in_the_channel(autojump_clock: MockClock) -> None:
     async def producer(sink: ChunkSink) -> None:
         await sink.send_batch(text_deltas("x"))

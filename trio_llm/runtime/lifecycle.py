@@ -78,8 +78,8 @@ class Tenancy:
         """Wait until the adapter is open.
 
         Raises:
-            LlmError: it could not be opened, has broken down since, or is closed; with the facts of
-                an LlmError it raised, else UNKNOWN.
+            LlmError: it could not be opened or has broken down since, with the facts of an LlmError it
+                raised, else UNKNOWN; REGISTRATION_DISPOSED, it is closed or about to be.
         """
         if not self._settled.is_set():
             await self._settled.wait()
@@ -87,7 +87,7 @@ class Tenancy:
             if isinstance(self._failure, LlmError):
                 raise LlmError.of(self._failure.failure) from self._failure
             raise LlmError(f"the adapter is not open: {self._failure}", codes.UNKNOWN) from self._failure
-        if self._over.is_set():
+        if self.retired or self._over.is_set():
             raise LlmError("the adapter is closed", codes.REGISTRATION_DISPOSED)
 
     def _limit(self) -> None:

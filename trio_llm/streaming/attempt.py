@@ -128,9 +128,9 @@ class Attempt(ChunkSink):
             pass  # as above
         finally:
             self._blocked -= 1
-        if not self._blocked:
-            self.clock.resume(trio.current_time())
-            self._watchdog.due_earlier(self)
+            if not self._blocked:  # also where a scope of the adapter's own cancelled it, as it goes on
+                self.clock.resume(trio.current_time())
+                self._watchdog.due_earlier(self)
 
     def _account(self, now: float, received: int) -> bool:
         """A model event came in; whether it was the first."""
