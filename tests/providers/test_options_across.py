@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+import attrs
 import pytest
 
 from trio_llm.model.chunks import Error
-from trio_llm.model.messages import create_user_message
+from trio_llm.model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
+from trio_llm.model.identifiers import SessionId
+from trio_llm.model.messages import ModelSource, create_tool_result_message, create_user_message
 from trio_llm.model.requests import GenerateOptions, NamedTool, ResponseFormat, ToolSchema
 from trio_llm.providers.anthropic.serialize import OPTIONS as ANTHROPIC_OPTIONS
 from trio_llm.providers.deepseek import DEEPSEEK
@@ -135,3 +140,48 @@ async def test_P04_no_provider_option_overrules_what_the_vocabulary_says(wire: W
         for place, leaf in leaves(plain).items():
             assert said[MOVED.get((key, place), place)] == leaf, key
         assert body != plain, key
+
+
+HALF = "\ud800"
+"""Half of a character, which no UTF-8 can say."""
+
+
+def with_halves(block: ContentBlock) -> ContentBlock:
+    match block:
+        case TextBlock() | ReasoningBlock():
+            return attrs.evolve(block, text=block.text + HALF)
+        case ToolCallBlock():
+            arguments = json.dumps({"a": HALF}) if block.arguments else ""
+            return attrs.evolve(block, name=block.name + HALF, arguments=arguments)
+    return block
+
+
+@each_wire
+async def test_half_a_character_anywhere_is_replaced_and_nothing_raises(wire: Wire) -> None:
+    schema = {"type": "object", "properties": {"x" + HALF: {"enum": [HALF]}}}
+    fields: dict[str, Any] = {"system": "be" + HALF, "tools": [ToolSchema("look" + HALF, "d" + HALF, schema)]}
+    if wire.name not in ("responses", "websocket"):  # have no stop strings
+        fields["stop"] = ["end" + HALF]
+    if wire.name == "perplexity":  # has no tools
+        del fields["tools"]
+    history = [create_user_message("hi" + HALF)]
+    async with (
+        wire.serve([wire.answer(0), wire.answer(1), wire.answer(2)]) as server,
+        LlmRuntime() as runtime,
+    ):
+        runtime.register_adapter(("one", "other"), wire.make(server))
+        for _ in range(3):
+            options = GenerateOptions(
+                provider="one", model=wire.model, messages=history, session_id=SessionId("s"), **fields
+            )
+            message = (await runtime.generate(options)).message
+            # The next request brings it back with replay state, the one after that without.
+            source = ModelSource("elsewhere", "m") if len(history) > 1 else message.source
+            halved = attrs.evolve(message, content=map(with_halves, message.content), source=source)
+            calls = [block.id for block in message.content if isinstance(block, ToolCallBlock)]
+            results = [create_tool_result_message(id, "seen" + HALF, is_error=True) for id in calls]
+            history = [*history, halved, *results]
+    assert len(server.requests) == 3
+    for request in server.requests:
+        assert "\ufffd" in request.body.decode()
+        assert not re.search(r"\\+ud800", request.body.decode(), re.IGNORECASE)

@@ -19,7 +19,7 @@ from ...model.codes import INVALID_REPLAY_STATE
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
 from ...model.failures import LlmError, LlmFailure
 from ...model.messages import Message, ModelSource, ReplayEnvelope
-from ...protocol.json_text import decode_lenient
+from ...protocol.json_text import decode_lenient, encode_body, outgoing_arguments
 from ..replay_state import OnDegraded
 
 VERSION: Final = 1
@@ -105,6 +105,8 @@ def _restored(messages: Any, content: Sequence[ContentBlock], state: ReplayEnvel
         rows.append(_part_of(block, entry["part"]))
     rows.extend(response["after"])
     value = {**response["message"], "parts": rows}
+    # fit for UTF-8, which the library's own encoders insist on
+    value = decode_lenient(encode_body(value))
     (restored,) = messages.ModelMessagesTypeAdapter.validate_python([value])
     if not isinstance(restored, messages.ModelResponse):
         raise TypeError("not a response")
@@ -133,4 +135,4 @@ def _arguments(text: str) -> Any:
         value = decode_lenient(text)
     except LlmError:
         return {}
-    return text if isinstance(value, dict) else {}
+    return outgoing_arguments(text) if isinstance(value, dict) else {}

@@ -92,9 +92,9 @@ def model_settings(options: GenerateOptions, unsupported: Iterable[str]) -> dict
         "max_tokens": options.max_tokens,
         "temperature": options.temperature,
         "top_p": options.top_p,
-        "stop_sequences": list(options.stop) if options.stop else None,
+        "stop_sequences": [_clean(stop) for stop in options.stop] if options.stop else None,
         "thinking": None if options.reasoning_effort is None else THINKING[options.reasoning_effort],
-        "tool_choice": [choice.name] if isinstance(choice, NamedTool) else choice,
+        "tool_choice": [_clean(choice.name)] if isinstance(choice, NamedTool) else choice,
     }
     settings.update({name: value for name, value in wanted.items() if value is not None})
     ignored = sorted(settings.keys() & set(unsupported))
@@ -108,7 +108,7 @@ def request_parameters(library: Library, options: GenerateOptions) -> Any:
     tools = [
         # strict=False: otherwise the library rewrites the schema wherever it can.
         library.tools.ToolDefinition(
-            name=tool.name,
+            name=_clean(tool.name),
             parameters_json_schema=_thawed(tool.parameters),
             description=_clean(tool.description),
             strict=False,
@@ -122,7 +122,7 @@ def request_parameters(library: Library, options: GenerateOptions) -> Any:
         function_tools=tools,
         output_mode="native",
         output_object=library.output.OutputObjectDefinition(
-            _thawed(form.schema), name=form.name, strict=form.strict
+            _thawed(form.schema), name=_clean(form.name), strict=form.strict
         ),
     )
 
@@ -232,7 +232,7 @@ class _Writer:
     def _add_response(self, message: Message) -> None:
         for block in message.content:
             if isinstance(block, ToolCallBlock):
-                self._names[block.id] = block.name
+                self._names[block.id] = _clean(block.name)
         restored = restore_response(self._messages, message, self._on_degraded)
         if restored is None:
             parts = [part for block in message.content for part in self._answered(block)]
@@ -244,7 +244,9 @@ class _Writer:
         if isinstance(block, TextBlock) and block.text:
             return [self._messages.TextPart(_clean(block.text))]
         if isinstance(block, ToolCallBlock):
-            return [self._messages.ToolCallPart(block.name, arguments_object(block.arguments), block.id)]
+            return [
+                self._messages.ToolCallPart(_clean(block.name), arguments_object(block.arguments), block.id)
+            ]
         return []
 
 
