@@ -363,6 +363,9 @@ def test_progress_is_what_says_something() -> None:
     assert not translate([event(text(""))])[1].progressed
     for part in (text("a"), thought("a"), call("f", {}), CODE, text("", "s")):
         assert translate([event(part)])[1].progressed
+    for name in ("groundingMetadata", "urlContextMetadata", "citationMetadata"):
+        said = b'data: {"candidates":[{"content":{"parts":[]},"%s":{"a":1}}]}\n\n' % name.encode()
+        assert translate([said])[1].progressed
 
 
 PARTS = st.sampled_from(

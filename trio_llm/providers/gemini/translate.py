@@ -136,6 +136,7 @@ class GeminiTranslator(ResponseTranslator):
         ):
             if value is not None:
                 self._facts[name] = value
+                self.progressed = True
 
     # Parts
 
