@@ -117,6 +117,18 @@ def outgoing_arguments(arguments: str) -> str:
     return _ESCAPES.sub(lambda match: "\\ufffd" if match["lone"] else match[0], arguments)
 
 
+def arguments_object(arguments: str) -> dict[str, Any]:
+    """The raw arguments of a historical call for a wire that takes an object and nothing else.
+
+    Empty ones, and what is no object, are ``{}``.
+
+    Raises:
+        LlmError: MALFORMED_RESPONSE, if it is no JSON text.
+    """
+    value = decode_lenient(arguments) if arguments.strip() else {}
+    return value if isinstance(value, dict) else {}
+
+
 class SurrogateJoiner:
     """Joins the halves of characters that a provider split over two deltas of one block."""
 

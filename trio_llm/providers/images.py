@@ -60,6 +60,19 @@ async def load_images(messages: Iterable[Message]) -> dict[str, str]:
     return await trio.to_thread.run_sync(_encode_all, tuple(wanted.values()), abandon_on_cancel=True)
 
 
+def refuse_images(message: Message, who: str) -> None:
+    """For a message of a role that shows none.
+
+    Args:
+        who: how the error calls the other side.
+
+    Raises:
+        LlmError: UNSUPPORTED_CONTENT.
+    """
+    if any(isinstance(block, ImageBlock) for block in message.content):
+        raise LlmError(f"{who} takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT)
+
+
 def data_url(attachment: Attachment, images: dict[str, str]) -> str:
     """The image as a URL: its own, or a ``data:`` one (RFC 2397).
 

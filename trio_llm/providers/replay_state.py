@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -23,6 +23,43 @@ Fault: TypeAlias = Callable[[tuple[ContentBlock, ...], ReplayEnvelope], str | No
 def state_of(message: Message) -> ReplayEnvelope | None:
     """A message's replay state, if it has any."""
     return message.source.replay_state if isinstance(message.source, ModelSource) else None
+
+
+def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
+    """One entry for each block of a message whose state was found sound; None where there is none."""
+    state = state_of(message)
+    if state is None or state.blocks is None:
+        return (None,) * len(message.content)
+    return state.blocks  # type: ignore[return-value]  # checked by the wire's `Fault`
+
+
+def response_of(message: Message) -> Mapping[str, Any]:
+    """The response half of a message whose state was found sound; empty where there is none."""
+    state = state_of(message)
+    return {} if state is None else state.response  # type: ignore[return-value]  # checked by the wire's `Fault`
+
+
+def envelope_of(
+    items: Iterable[tuple[bool, Mapping[str, Any]]], version: int, facts: Mapping[str, Any] = {}
+) -> ReplayEnvelope:
+    """The envelope of a response in which items that no block shows stand between the blocks.
+
+    Those are kept as ``before`` of the next block's entry, and behind the last as ``after`` of the response.
+
+    Args:
+        items: in order of appearance: whether it is a block, and its entry, or the item as it came.
+        facts: whatever else the response half says.
+    """
+    entries: list[Mapping[str, Any]] = []
+    aside: list[Mapping[str, Any]] = []
+    for shown, item in items:
+        if shown:
+            entries.append({**item, "before": aside} if aside else item)
+            aside = []
+        else:
+            aside.append(item)
+    behind = {"after": aside} if aside else {}
+    return ReplayEnvelope({"version": version, **behind, **facts}, entries)
 
 
 def readable(messages: Iterable[Message], fault: Fault, on_degraded: OnDegraded) -> Iterator[Message]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
 from typing import Any, Final
 
 import attrs
@@ -22,14 +21,15 @@ from ...model.content import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    text_of,
 )
 from ...model.failures import LlmError
 from ...model.messages import Message
 from ...protocol.history import HistoryRules, repair
-from ...protocol.json_text import decode_lenient
-from ..replay_state import OnDegraded, readable, state_of
-from .replay import entries_of, extras_of, fault_of, response_of
+from ...protocol.json_text import arguments_object
+from ..images import refuse_images
+from ..replay_state import OnDegraded, entries_of, readable, response_of, state_of
+from ..system_prompt import without_system
+from .replay import extras_of, fault_of
 
 NO_OUTPUT: Final = "(no output)"
 """What stands for a tool result without content: the API refuses an empty one that is an error."""
@@ -72,14 +72,7 @@ def converse(
         LlmError: UNSUPPORTED_CONTENT, for an image outside a user message, or of another type than JPEG,
             PNG, GIF and WebP.
     """
-    history = list(messages)
-    first = list(takewhile(lambda message: message.role == "system", history))
-    prompts = [system or "", *map(_system_text, first)]
-    # In its place, and with less weight than it had: the API has no such role in every model.
-    rest = [
-        attrs.evolve(message, role="user") if message.role == "system" and _system_text(message) else message
-        for message in history[len(first) :]
-    ]
+    prompt, rest = without_system(system, messages, "Anthropic")  # not every model has the role
     out: list[dict[str, Any]] = []
     container = None
     for message in repair(readable(rest, fault_of, on_degraded), HISTORY):
@@ -91,17 +84,7 @@ def converse(
         _add(message.role, content, out)
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
-    return Conversation("\n\n".join(filter(None, prompts)), out, container)
-
-
-def _system_text(message: Message) -> str:
-    _refuse_images(message)
-    return text_of(message.content)
-
-
-def _refuse_images(message: Message) -> None:
-    if any(isinstance(block, ImageBlock) for block in message.content):
-        raise LlmError(f"Anthropic takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT)
+    return Conversation(prompt, out, container)
 
 
 def _add(role: str, content: list[dict[str, Any]], out: list[dict[str, Any]]) -> None:
@@ -143,7 +126,7 @@ def _source(attachment: Attachment, images: Mapping[str, str]) -> dict[str, Any]
 
 
 def _assistant(message: Message) -> list[dict[str, Any]]:
-    _refuse_images(message)
+    refuse_images(message, "Anthropic")
     own = state_of(message) is not None
     out: list[dict[str, Any]] = []
     for block, entry in zip(message.content, entries_of(message), strict=True):
@@ -165,18 +148,12 @@ def _assistant(message: Message) -> list[dict[str, Any]]:
                     "type": "tool_use",
                     "id": block.id,
                     "name": block.name,
-                    "input": _input(block.arguments),
+                    "input": arguments_object(block.arguments),
                     **extras,
                 }
             )
     out.extend(response_of(message).get("after", ()))
     return out
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """The object of raw arguments; the wire takes nothing else."""
-    value = decode_lenient(arguments) if arguments.strip() else {}
-    return value if isinstance(value, dict) else {}
 
 
 def _awaited_container(message: Message) -> str | None:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.messages import Message, ReplayEnvelope
-from ..replay_state import state_of
+from ...model.messages import ReplayEnvelope
+from ..replay_state import envelope_of
 
 VERSION: Final = 1
 
@@ -43,25 +43,18 @@ def write_replay(
     """
     listed = list(parts)
     answered = {item.get("tool_use_id") for shown, item in listed if not shown and item is not None}
-    entries: list[dict[str, Any]] = []
-    aside: list[Mapping[str, Any]] = []
-    for shown, item in listed:
-        if shown:
-            assert item is not None
-            entries.append({**item, "before": aside} if aside else dict(item))
-            aside = []
-        elif item is not None and (
-            pending
+    kept = [
+        (shown, item)
+        for shown, item in listed
+        if item is not None
+        and (
+            shown
+            or pending
             or item.get("type") not in ("server_tool_use", "mcp_tool_use")
             or item.get("id") in answered
-        ):
-            aside.append(item)
-    response: dict[str, Any] = {"version": VERSION}
-    if aside:
-        response["after"] = aside
-    if container is not None:
-        response["container"] = container
-    return ReplayEnvelope(response, entries)
+        )
+    ]
+    return envelope_of(kept, VERSION, {} if container is None else {"container": container})
 
 
 def fault_of(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
@@ -90,20 +83,6 @@ def _is_items(value: object) -> bool:
     )
 
 
-def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
-    """One entry for each block of a message that :func:`fault_of` found sound; None where there is none."""
-    state = state_of(message)
-    if state is None or state.blocks is None:
-        return (None,) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
-
-
 def extras_of(entry: Mapping[str, Any] | None) -> dict[str, Any]:
     """The fields of a block that its content does not show."""
     return {} if entry is None else {name: value for name, value in entry.items() if name not in _SHOWN}
-
-
-def response_of(message: Message) -> Mapping[str, Any]:
-    """The response half of a message that :func:`fault_of` found sound; empty where there is none."""
-    state = state_of(message)
-    return {} if state is None else state.response  # type: ignore[return-value]  # checked by `fault_of`

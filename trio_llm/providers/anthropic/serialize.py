@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_OPTION
-from ...model.failures import LlmError
 from ...model.requests import GenerateOptions, NamedTool, ToolChoice, ToolSchema
+from ..request_checks import check_provider_options, check_server_tools, check_strict, refused
 from .conversation import Conversation
 from .models import AnthropicModel
 from .thinking import check_effort, thinking_field
@@ -45,29 +44,18 @@ def check_options(options: GenerateOptions, model: AnthropicModel, *, thinking: 
     Raises:
         LlmError: UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT.
     """
-    extra: Mapping[str, Any] = options.provider_options or {}
-    for key in extra:
-        if key not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise _refused(f"Anthropic has no provider option {key!r} here (known: {known})")
-    server_tools = extra.get("server_tools", ())
-    if not isinstance(server_tools, tuple) or not all(isinstance(tool, Mapping) for tool in server_tools):
-        raise _refused("server_tools is a list of tools, each an object")
+    check_provider_options(options, OPTIONS, "Anthropic")
+    check_server_tools(options)
     if not model.sampling and (options.temperature is not None or options.top_p is not None):
-        raise _refused(f"{model.id} has neither temperature nor top_p")
+        raise refused(f"{model.id} has neither temperature nor top_p")
     effort = check_effort(options, model, thinking=thinking)
     forced = options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool)
     budgeted = model.thinking == "budget" and effort in model.efforts
     if forced and (budgeted or not model.forced_tools):
-        raise _refused(f"{model.id} cannot be made to call a tool" + (" while it thinks" if budgeted else ""))
+        raise refused(f"{model.id} cannot be made to call a tool" + (" while it thinks" if budgeted else ""))
     if budgeted and options.temperature not in (None, 1):
-        raise _refused(f"{model.id} has no temperature but 1 while it thinks")
-    if options.response_format is not None and not options.response_format.strict:
-        raise _refused("Anthropic always enforces a response format")
-
-
-def _refused(message: str) -> LlmError:
-    return LlmError(message, UNSUPPORTED_OPTION)
+        raise refused(f"{model.id} has no temperature but 1 while it thinks")
+    check_strict(options, "Anthropic")
 
 
 def messages_body(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT
-from ...model.failures import LlmError
 from ...model.requests import GenerateOptions
+from .. import request_checks
 from .models import BUDGETS, OFF, AnthropicModel
 
 _LEAST_BUDGET: Final = 1024  # "Extended thinking": budget_tokens is at least that, and below max_tokens
@@ -25,12 +24,7 @@ def check_effort(options: GenerateOptions, model: AnthropicModel, *, thinking: b
     """
     offered = model.effort_ids if thinking else (OFF,) if model.off is not None else ()
     effort = options.reasoning_effort if thinking else options.reasoning_effort or OFF
-    if effort is not None and effort not in offered:
-        known = ", ".join(offered) or "none"
-        raise LlmError(
-            f"{model.id} has no reasoning effort {effort!r} here (known: {known})",
-            UNSUPPORTED_REASONING_EFFORT,
-        )
+    request_checks.check_effort(effort, offered, model.id)
     return effort
 
 
@@ -56,9 +50,8 @@ def thinking_field(
         return {"type": "adaptive", **extras}
     budget = min(BUDGETS[effort], max_tokens - _LEAST_ANSWER)
     if budget < _LEAST_BUDGET:
-        raise LlmError(
+        raise request_checks.refused(
             f"max_tokens of {max_tokens} leave no room to think: {model.id} needs"
-            f" {_LEAST_BUDGET + _LEAST_ANSWER} with a reasoning effort",
-            UNSUPPORTED_OPTION,
+            f" {_LEAST_BUDGET + _LEAST_ANSWER} with a reasoning effort"
         )
     return {"type": "enabled", "budget_tokens": budget, **extras}

@@ -7,7 +7,6 @@ user text where they stand. What a response left in replay state goes back as it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
 from typing import Any, Final, TypeGuard
 
 import attrs
@@ -27,9 +26,11 @@ from ...model.failures import LlmError
 from ...model.identifiers import CallId
 from ...model.messages import Message
 from ...protocol.history import HistoryRules, repair
-from ...protocol.json_text import decode_lenient
-from ..replay_state import OnDegraded, readable, state_of
-from .replay import entries_of, fault_of, parts_after
+from ...protocol.json_text import arguments_object
+from ..images import refuse_images
+from ..replay_state import OnDegraded, entries_of, readable, response_of, state_of
+from ..system_prompt import without_system
+from .replay import fault_of
 
 OPENING: Final = "(The conversation began earlier.)"
 """What stands in front of a history that begins with the model: a turn with calls must follow a user's."""
@@ -72,13 +73,7 @@ def converse(
     Raises:
         LlmError: UNSUPPORTED_CONTENT, for an image outside a user message, or one of an unknown type.
     """
-    history = list(messages)
-    first = list(takewhile(lambda message: message.role == "system", history))
-    prompts = [system or "", *map(_system_text, first)]
-    rest = [
-        attrs.evolve(message, role="user") if message.role == "system" and _system_text(message) else message
-        for message in history[len(first) :]
-    ]
+    prompt, rest = without_system(system, messages, "Gemini")
     contents: list[dict[str, Any]] = []
     calls: dict[CallId, dict[str, Any]] = {}
     for message in repair(readable(rest, fault_of, on_degraded), HISTORY):
@@ -88,17 +83,7 @@ def converse(
             _add("user", _user_parts(message.content, calls, images), contents)
     if contents and contents[0]["role"] == "model":
         contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
-    return Conversation("\n\n".join(filter(None, prompts)), contents)
-
-
-def _system_text(message: Message) -> str:
-    _refuse_images(message)
-    return text_of(message.content)
-
-
-def _refuse_images(message: Message) -> None:
-    if any(isinstance(block, ImageBlock) for block in message.content):
-        raise LlmError(f"Gemini takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT)
+    return Conversation(prompt, contents)
 
 
 def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]]) -> None:
@@ -147,9 +132,10 @@ def _model_parts(
     message: Message, calls: dict[CallId, dict[str, Any]], *, signed: bool
 ) -> Iterator[dict[str, Any]]:
     """The parts of a model's turn; ``calls`` learns how the results of its calls are addressed."""
-    _refuse_images(message)
+    refuse_images(message, "Gemini")
     unsigned = signed and state_of(message) is None
-    for block, entry in zip(message.content, entries_of(message), strict=True):
+    for block, stored in zip(message.content, entries_of(message), strict=True):
+        entry = stored or {}
         yield from entry.get("before", ())
         if isinstance(block, TextBlock):
             yield from _text_parts(block.text, entry, {})
@@ -159,7 +145,7 @@ def _model_parts(
             given = {"id": entry["id"]} if "id" in entry else {}
             calls[block.id] = {**given, "name": block.name}
             part: dict[str, Any] = {
-                "functionCall": {**given, "name": block.name, "args": _args(block.arguments)}
+                "functionCall": {**given, "name": block.name, "args": arguments_object(block.arguments)}
             }
             if "signature" in entry:
                 part["thoughtSignature"] = entry["signature"]
@@ -167,7 +153,7 @@ def _model_parts(
                 part["thoughtSignature"] = UNSIGNED
                 unsigned = False  # of calls side by side, only the first has one
             yield part
-    yield from parts_after(message)
+    yield from response_of(message).get("after", ())
 
 
 def _text_parts(text: str, entry: Mapping[str, Any], marks: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -180,9 +166,3 @@ def _text_parts(text: str, entry: Mapping[str, Any], marks: dict[str, Any]) -> I
         place = end
     if place < len(text):
         yield {"text": text[place:], **marks}
-
-
-def _args(arguments: str) -> dict[str, Any]:
-    """The object of raw arguments; the wire takes nothing else."""
-    value = decode_lenient(arguments) if arguments.strip() else {}
-    return value if isinstance(value, dict) else {}

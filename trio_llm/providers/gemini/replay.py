@@ -12,12 +12,11 @@ replay state holds:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.messages import Message, ReplayEnvelope
-from ..replay_state import state_of
+from ...model.messages import ReplayEnvelope
 
 VERSION: Final = 1
 
@@ -26,26 +25,6 @@ _ENTRY_TYPES: Final[dict[type[ContentBlock], str]] = {
     ReasoningBlock: "thought",
     ToolCallBlock: "call",
 }
-
-
-def write_replay(items: Iterable[tuple[bool, dict[str, Any]]]) -> ReplayEnvelope:
-    """The envelope of a response.
-
-    Args:
-        items: in order of appearance: whether it is a block, and its entry, or the part as it came.
-    """
-    entries: list[dict[str, Any]] = []
-    aside: list[dict[str, Any]] = []
-    for shown, item in items:
-        if shown:
-            entries.append({**item, "before": aside} if aside else item)
-            aside = []
-        else:
-            aside.append(item)
-    response: dict[str, Any] = {"version": VERSION}
-    if aside:
-        response["after"] = aside
-    return ReplayEnvelope(response, entries)
 
 
 def fault_of(content: tuple[ContentBlock, ...], state: ReplayEnvelope) -> str | None:
@@ -86,17 +65,3 @@ def _is_signed(value: object, length: int) -> bool:
             return False
         place = end
     return True
-
-
-def entries_of(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """One entry for each block of a message that :func:`fault_of` found sound; empty where there is none."""
-    state = state_of(message)
-    if state is None or state.blocks is None:
-        return ({},) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
-
-
-def parts_after(message: Message) -> Iterable[dict[str, Any]]:
-    """The parts behind the last block of a message that :func:`fault_of` found sound."""
-    state = state_of(message)
-    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr,return-value]  # checked by `fault_of`

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT
-from ...model.failures import LlmError
 from ...model.requests import GenerateOptions, NamedTool, ToolChoice
+from ..request_checks import check_effort, check_provider_options, check_server_tools, check_strict
 from .conversation import Conversation
 from .models import GeminiModel, thinking_config
 
@@ -49,27 +48,10 @@ def check_options(options: GenerateOptions, model: GeminiModel) -> None:
     Raises:
         LlmError: UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT.
     """
-    extra: Mapping[str, Any] = options.provider_options or {}
-    for key in extra:
-        if key not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise _refused(f"Gemini has no provider option {key!r} here (known: {known})")
-    server_tools = extra.get("server_tools", ())
-    if not isinstance(server_tools, tuple) or not all(isinstance(tool, Mapping) for tool in server_tools):
-        raise _refused("server_tools is a list of tools, each an object")
-    if options.response_format is not None and not options.response_format.strict:
-        raise _refused("Gemini always enforces a response format")
-    effort = options.reasoning_effort
-    if effort is not None and effort not in model.efforts:
-        known = ", ".join(model.efforts) or "none"
-        raise LlmError(
-            f"{model.id} has no reasoning effort {effort!r} here (known: {known})",
-            UNSUPPORTED_REASONING_EFFORT,
-        )
-
-
-def _refused(message: str) -> LlmError:
-    return LlmError(message, UNSUPPORTED_OPTION)
+    check_provider_options(options, OPTIONS, "Gemini")
+    check_server_tools(options)
+    check_strict(options, "Gemini")
+    check_effort(options.reasoning_effort, model.efforts, model.id)
 
 
 def generate_body(

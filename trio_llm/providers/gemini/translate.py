@@ -31,9 +31,10 @@ from ...model.chunks import (
 from ...model.content import ReasoningBlock, TextBlock
 from ...protocol.json_text import compact, decode_lenient, is_complete_json
 from ..blocks import BlockWriter
+from ..replay_state import envelope_of
 from ..translator import ResponseTranslator
 from .partial import PartialArguments
-from .replay import write_replay
+from .replay import VERSION
 from .types import Candidate, GenerateEvent
 from .usage import has_counts, token_usage, usage_facts
 
@@ -70,7 +71,7 @@ class GeminiTranslator(ResponseTranslator):
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__(secrets)
         self._blocks = BlockWriter()
-        self._items: list[tuple[bool, dict[str, Any]]] = []  # as `write_replay` takes them
+        self._items: list[tuple[bool, dict[str, Any]]] = []  # as `envelope_of` takes them
         self._entry: dict[str, Any] = {}  # of the latest block
         self._partial: PartialArguments | None = None  # of the call that is still coming
         self._word: str | None = None
@@ -219,7 +220,7 @@ class GeminiTranslator(ResponseTranslator):
         usage = self.early_usage
         if usage is not None:
             out.append(Usage(usage))
-        out.append(Finish(reason, None if isinstance(reason, Error) else write_replay(self._items)))
+        out.append(Finish(reason, None if isinstance(reason, Error) else envelope_of(self._items, VERSION)))
         self.terminal = True
 
     def _reason(self, out: list[StreamChunk]) -> FinishReason:

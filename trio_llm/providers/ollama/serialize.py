@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_CONTENT, UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT
+from ...model.codes import UNSUPPORTED_CONTENT
 from ...model.content import (
     ContentBlock,
     ImageBlock,
@@ -25,7 +25,9 @@ from ...model.identifiers import CallId
 from ...model.messages import Message
 from ...model.requests import GenerateOptions, NamedTool
 from ...protocol.history import HistoryRules, repair
-from ...protocol.json_text import decode_lenient
+from ...protocol.json_text import arguments_object
+from ..images import refuse_images
+from ..request_checks import check_effort, check_provider_options, check_strict, refused
 from .models import THINK, OllamaModel
 
 NO_OUTPUT: Final = "(no output)"
@@ -72,25 +74,11 @@ def check_options(options: GenerateOptions, model: OllamaModel) -> None:
     Raises:
         LlmError: UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT.
     """
-    for key in options.provider_options or ():
-        if key not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise _refused(f"Ollama has no provider option {key!r} here (known: {known})")
+    check_provider_options(options, OPTIONS, "Ollama")
     if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
-        raise _refused("Ollama cannot make a model call a tool")
-    if options.response_format is not None and not options.response_format.strict:
-        raise _refused("Ollama always enforces a response format")
-    effort = options.reasoning_effort
-    if effort is not None and effort not in model.efforts:
-        known = ", ".join(model.efforts) or "none"
-        raise LlmError(
-            f"{model.id} has no reasoning effort {effort!r} here (known: {known})",
-            UNSUPPORTED_REASONING_EFFORT,
-        )
-
-
-def _refused(message: str) -> LlmError:
-    return LlmError(message, UNSUPPORTED_OPTION)
+        raise refused("Ollama cannot make a model call a tool")
+    check_strict(options, "Ollama")
+    check_effort(options.reasoning_effort, model.efforts, model.id)
 
 
 def chat_body(options: GenerateOptions, model: OllamaModel, images: Mapping[str, str]) -> dict[str, Any]:
@@ -153,8 +141,7 @@ def chat_messages(options: GenerateOptions, images: Mapping[str, str]) -> list[d
         if message.role == "user":
             _add_user(message, names, images, out)
             continue
-        if any(isinstance(block, ImageBlock) for block in message.content):
-            raise LlmError(f"Ollama takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT)
+        refuse_images(message, "Ollama")
         if message.role == "assistant":
             names.update(
                 (block.id, block.name) for block in message.content if isinstance(block, ToolCallBlock)
@@ -202,7 +189,7 @@ def _add_assistant(message: Message, out: list[dict[str, Any]]) -> None:
     if thinking:
         turn["thinking"] = thinking
     calls = [
-        {"id": block.id, "function": {"name": block.name, "arguments": _arguments(block.arguments)}}
+        {"id": block.id, "function": {"name": block.name, "arguments": arguments_object(block.arguments)}}
         for block in message.content
         if isinstance(block, ToolCallBlock)
     ]
@@ -210,9 +197,3 @@ def _add_assistant(message: Message, out: list[dict[str, Any]]) -> None:
         turn["tool_calls"] = calls
     if len(turn) > 2 or turn["content"]:
         out.append(turn)
-
-
-def _arguments(raw: str) -> dict[str, Any]:
-    """The object of raw arguments; the wire takes nothing else."""
-    value = decode_lenient(raw) if raw.strip() else {}
-    return value if isinstance(value, dict) else {}

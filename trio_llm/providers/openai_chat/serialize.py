@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_CONTENT, UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT
 from ...model.content import (
     ContentBlock,
     ImageBlock,
@@ -19,13 +18,13 @@ from ...model.content import (
     ToolResultBlock,
     text_of,
 )
-from ...model.failures import LlmError
 from ...model.messages import Message
 from ...model.requests import GenerateOptions, NamedTool, ToolChoice
 from ...protocol.history import repair
 from ...protocol.json_text import outgoing_arguments
-from ..images import data_url
+from ..images import data_url, refuse_images
 from ..replay_state import OnDegraded, readable
+from ..request_checks import check_effort, check_provider_options, refused
 from .profile import ChatProfile
 from .replay import Returned, fault_of
 
@@ -41,21 +40,16 @@ def check_options(options: GenerateOptions, profile: ChatProfile) -> None:
     """
     for field in profile.unsupported:
         if getattr(options, field) not in (None, ()):
-            raise LlmError(f"{profile.name} has no {field}", UNSUPPORTED_OPTION)
+            raise refused(f"{profile.name} has no {field}")
     choice = "named" if isinstance(options.tool_choice, NamedTool) else options.tool_choice
     if choice is not None and choice not in profile.tool_choices:
         known = ", ".join(sorted(profile.tool_choices)) or "none at all"
-        raise LlmError(f"{profile.name} has no tool_choice {choice!r} (known: {known})", UNSUPPORTED_OPTION)
+        raise refused(f"{profile.name} has no tool_choice {choice!r} (known: {known})")
     if profile.max_stops is not None and len(options.stop or ()) > profile.max_stops:
-        raise LlmError(f"{profile.name} takes at most {profile.max_stops} of stop", UNSUPPORTED_OPTION)
+        raise refused(f"{profile.name} takes at most {profile.max_stops} of stop")
     if options.response_format is not None and not profile.json_schema:
-        raise LlmError(f"{profile.name} takes no JSON schema as response_format", UNSUPPORTED_OPTION)
-    for key in options.provider_options or ():
-        if key not in profile.options:
-            known = ", ".join(sorted(profile.options)) or "none"
-            raise LlmError(
-                f"{profile.name} has no provider option {key!r} here (known: {known})", UNSUPPORTED_OPTION
-            )
+        raise refused(f"{profile.name} takes no JSON schema as response_format")
+    check_provider_options(options, profile.options, profile.name)
 
 
 def chat_body(
@@ -129,12 +123,7 @@ def effort_fields(options: GenerateOptions, profile: ChatProfile, *, thinking: b
     effort: str | None = options.reasoning_effort
     off = profile.off_effort
     offered = list(profile.efforts) if thinking else [off] if off is not None else []
-    if effort is not None and effort not in offered:
-        known = ", ".join(offered) or "none"
-        raise LlmError(
-            f"{profile.name} has no reasoning effort {effort!r} here (known: {known})",
-            UNSUPPORTED_REASONING_EFFORT,
-        )
+    check_effort(effort, offered, profile.name)
     if not thinking or (profile.title_without_thinking and options.purpose == "session-title"):
         effort = off
     return {} if effort is None else dict(profile.efforts[effort])
@@ -163,7 +152,7 @@ def chat_messages(
             _add_user(message, profile, images, out, shown)
             continue
         _show(shown, profile, out)
-        _refuse_images(message)
+        refuse_images(message, "the chat wire")
         if message.role == "assistant":
             _add_assistant(message, profile, out)
         else:
@@ -220,13 +209,6 @@ def _image_parts(content: Iterable[ContentBlock], images: dict[str, str]) -> lis
         for block in content
         if isinstance(block, ImageBlock)
     ]
-
-
-def _refuse_images(message: Message) -> None:
-    if any(isinstance(block, ImageBlock) for block in message.content):
-        raise LlmError(
-            f"the chat wire takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT
-        )
 
 
 def _add_assistant(message: Message, profile: ChatProfile, out: list[dict[str, Any]]) -> None:

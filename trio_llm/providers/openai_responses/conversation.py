@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_CONTENT
 from ...model.content import (
     ContentBlock,
     ImageBlock,
@@ -20,14 +19,13 @@ from ...model.content import (
     ToolResultBlock,
     text_of,
 )
-from ...model.failures import LlmError
 from ...model.messages import Message, ModelSource
 from ...protocol.history import HistoryRules, repair
 from ...protocol.json_text import is_complete_json, outgoing_arguments
-from ..images import data_url
-from ..replay_state import OnDegraded, readable, state_of
+from ..images import data_url, refuse_images
+from ..replay_state import OnDegraded, entries_of, readable, response_of, state_of
 from .models import ResponsesModel
-from .replay import after_of, entries_of, extras_of, fault_of
+from .replay import extras_of, fault_of
 
 NO_OUTPUT: Final = "(no output)"
 """What stands for a tool result without content."""
@@ -66,8 +64,7 @@ def input_items(
         if message.role == "user":
             _add_user(message.content, images, custom, out)
             continue
-        if any(isinstance(block, ImageBlock) for block in message.content):
-            raise LlmError(f"OpenAI takes no image in a message of the {message.role}", UNSUPPORTED_CONTENT)
+        refuse_images(message, "OpenAI")
         if message.role == "assistant":
             turn = assistant_items(message, model)
             custom.update(item["call_id"] for item in turn if item["type"] == _CUSTOM)
@@ -128,7 +125,7 @@ def assistant_items(message: Message, model: ResponsesModel) -> list[dict[str, A
         out.extend(map(dict, entry.get("before", ())))
         if (item := _own(block, entry)) is not None:
             out.append(item)
-    out.extend(map(dict, after_of(message)))
+    out.extend(map(dict, response_of(message).get("after", ())))
     while out and out[-1]["type"] == "reasoning":
         # "provided without its required following item": thinking that led to nothing is refused.
         out.pop()
@@ -147,7 +144,7 @@ def _goes_back_whole(
     assert isinstance(source, ModelSource)
     thoughts = [entry for entry in entries if entry is not None and entry["type"] == "reasoning"]
     last = bool(message.content) and isinstance(message.content[-1], ReasoningBlock)
-    if last and not after_of(message):
+    if last and not response_of(message).get("after"):
         thoughts.pop()
     if not thoughts:
         return True

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from ...model.content import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
-from ...model.messages import Message, ReplayEnvelope
-from ..replay_state import state_of
+from ...model.messages import ReplayEnvelope
+from ..replay_state import envelope_of
 from .items import OutputItem, part_text
 
 VERSION: Final = 1
@@ -47,19 +47,12 @@ def write_replay(items: Iterable[OutputItem]) -> ReplayEnvelope:
     outputs = [
         item.raw.get("call_id") for item in listed if item.block is None and item.type.endswith("_output")
     ]
-    entries: list[dict[str, Any]] = []
-    aside: list[Mapping[str, Any]] = []
-    for item in listed:
-        if item.block is not None:
-            entry = _entry(item)
-            entries.append({**entry, "before": aside} if aside else entry)
-            aside = []
-        elif item.raw.get("call_id") is None or item.raw["call_id"] in outputs:
-            aside.append(item.raw)
-    response: dict[str, Any] = {"version": VERSION}
-    if aside:
-        response["after"] = aside
-    return ReplayEnvelope(response, entries)
+    kept = [
+        (item.block is not None, item.raw if item.block is None else _entry(item))
+        for item in listed
+        if item.block is not None or item.raw.get("call_id") is None or item.raw["call_id"] in outputs
+    ]
+    return envelope_of(kept, VERSION)
 
 
 def _entry(item: OutputItem) -> dict[str, Any]:
@@ -129,20 +122,6 @@ def _is_items(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
     )
 
 
-def entries_of(message: Message) -> tuple[Mapping[str, Any] | None, ...]:
-    """One entry for each block of a message that :func:`fault_of` found sound; None where there is none."""
-    state = state_of(message)
-    if state is None or state.blocks is None:
-        return (None,) * len(message.content)
-    return state.blocks  # type: ignore[return-value]  # checked by `fault_of`
-
-
 def extras_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an item that its content does not show."""
     return {name: entry[name] for name in _KEPT[entry["type"]] if name in entry}
-
-
-def after_of(message: Message) -> tuple[Mapping[str, Any], ...]:
-    """The provider-side items behind the last block of a message that :func:`fault_of` found sound."""
-    state = state_of(message)
-    return () if state is None else state.response.get("after", ())  # type: ignore[union-attr, return-value]  # checked by `fault_of`

@@ -10,9 +10,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...model.codes import UNSUPPORTED_OPTION, UNSUPPORTED_REASONING_EFFORT
-from ...model.failures import LlmError
 from ...model.requests import GenerateOptions, NamedTool, ToolChoice, ToolSchema
+from ..request_checks import check_effort, check_provider_options, refused
 from .models import ResponsesModel
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
@@ -54,31 +53,21 @@ def check_options(options: GenerateOptions, model: ResponsesModel) -> None:
         LlmError: UNSUPPORTED_OPTION; UNSUPPORTED_REASONING_EFFORT for an effort that is not on offer.
     """
     if options.stop:
-        raise LlmError("the Responses API has no stop strings", UNSUPPORTED_OPTION)
-    effort = options.reasoning_effort
-    if effort is not None and effort not in model.efforts:
-        known = ", ".join(model.efforts) or "none"
-        raise LlmError(
-            f"{model.id} has no reasoning effort {effort!r} (known: {known})", UNSUPPORTED_REASONING_EFFORT
-        )
-    if not model.sampling and effort != "none":
+        raise refused("the Responses API has no stop strings")
+    check_effort(options.reasoning_effort, model.efforts, model.id)
+    if not model.sampling and options.reasoning_effort != "none":
         for field in ("temperature", "top_p"):
             if getattr(options, field) is not None:
-                raise LlmError(f"{model.id} takes no {field} while it reasons", UNSUPPORTED_OPTION)
+                raise refused(f"{model.id} takes no {field} while it reasons")
     extra: Mapping[str, Any] = options.provider_options or {}
-    for key in extra:
-        if key not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise LlmError(
-                f"the Responses API has no provider option {key!r} here (known: {known})", UNSUPPORTED_OPTION
-            )
+    check_provider_options(options, OPTIONS, "the Responses API")
     for name in ("include", "server_tools"):
         if not isinstance(extra.get(name, ()), tuple):
-            raise LlmError(f"{name} is a list", UNSUPPORTED_OPTION)
+            raise refused(f"{name} is a list")
     for tool in extra.get("server_tools", ()):
         type = tool.get("type") if isinstance(tool, Mapping) else None
         if not isinstance(type, str) or type in _ANSWERED_HERE:
-            raise LlmError(f"server_tools: {type!r} is no tool that runs at the provider", UNSUPPORTED_OPTION)
+            raise refused(f"server_tools: {type!r} is no tool that runs at the provider")
 
 
 def request_fields(options: GenerateOptions, model: ResponsesModel, *, summary: str | None) -> dict[str, Any]:
