@@ -249,6 +249,17 @@ async def test_responses_without_a_body(method: str, answer: Response) -> None:
         assert len(server.connections) == 1
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "PUT", "PATCH"])
+async def test_a_length_is_told_where_a_body_is_expected_or_there_is_one(method: str) -> None:
+    answer = Response(204, framing="none")
+    async with serve("http", always=answer) as server, client_on(transport_on(httpx)) as client:
+        for content in (b"", b"ab"):
+            async with client.request(method, server.base_url, content=content) as response:
+                assert response.status == 204
+        lengths = [dict(request.headers).get("content-length") for request in server.requests]
+    assert lengths == ["0" if method in ("POST", "PUT", "PATCH") else None, "2"]
+
+
 async def test_interim_responses_are_skipped_up_to_a_cap() -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     few = event_stream(b"ok")

@@ -159,6 +159,9 @@ class HttpClient:
     handed in do. A caller's client or transport pools connections in its own way, outside what is promised of
     the own transport; httpx2's are as good as httpx's.
 
+    Attributes:
+        identity: who sends the requests.
+
     Args:
         client: the caller's own client; it stays the caller's to close.
         transport: the caller's own transport; closed with this client.
@@ -186,6 +189,7 @@ class HttpClient:
             max_connections is None and ssl_context is None
         ):
             raise ValueError("max_connections and ssl_context are for the own transport")
+        self.identity = identity
         self._client = client
         self._library = _library_of(client or transport)
         self._transport = transport
@@ -265,7 +269,7 @@ class HttpClient:
         given += self._fixed_bytes
         if not any(name.lower() == b"host" for name, _ in given):
             given.insert(0, (b"host", url.netloc))
-        if content or method != "GET":
+        if content or method in ("POST", "PUT", "PATCH"):  # RFC 9110 section 8.6
             given.append((b"content-length", b"%d" % len(content)))
         head, body = await transport.exchange(method.encode("ascii"), url, given, content, watcher)
         told = by_name(head.headers)

@@ -195,6 +195,16 @@ async def test_P06_a_refused_connection_is_transport() -> None:
     assert last.reason.failure.code == codes.TRANSPORT
 
 
+async def test_a_header_of_the_response_that_is_not_ascii_harms_nothing() -> None:
+    whole = event_stream(*ANSWER)
+    head = whole.encode_head().replace(b"\r\n", b"\r\nserver: caf\xc3\xa9 \xff\r\n", 1)
+    answer = Response(head=head, body=whole.body)
+    async with WireServer([answer]) as server, adapter_for(server) as adapter:
+        chunks, _ = await run(adapter)
+    assert isinstance(chunks[-1], Finish)
+    assert isinstance(chunks[-1].reason, Stop)
+
+
 async def test_an_errors_body_is_counted() -> None:
     async with WireServer([json_response({"error": "busy"}, 429)]) as server, adapter_for(server) as adapter:
         _, stream = await run(adapter)

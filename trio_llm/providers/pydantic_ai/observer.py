@@ -113,7 +113,9 @@ class ObservedExchange:
         response = await self._request.__aenter__()
         id = response.request_id and ProviderRequestId(blacked_out(response.request_id, self._secrets))
         self._sink.note_response(status=response.status, request_id=id)
-        said = {"status_code": response.status, "headers": list(response.headers.items()), "request": request}
+        # As bytes: of text, the library's headers take ASCII alone.
+        told = [(name.encode(), value.encode()) for name, value in response.headers.items()]
+        said = {"status_code": response.status, "headers": told, "request": request}
         if 200 <= response.status <= 299:
             self.response = response
             return self._library.Response(**said, stream=_body_class(self._library)(self))
