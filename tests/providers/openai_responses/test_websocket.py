@@ -17,6 +17,7 @@ import trio.testing
 from trio_llm.model.chunks import Aborted, Error, Stop, StreamChunk, ToolCalls
 from trio_llm.model.content import TextBlock
 from trio_llm.model.identifiers import CallId, SessionId
+from trio_llm.model.identity import AppIdentity
 from trio_llm.model.messages import (
     Message,
     ModelSource,
@@ -32,6 +33,7 @@ from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.stream import ChunkStream
 from trio_llm.testing.wire_script import Cut, Gate, Raw, Response, event_stream
 from trio_llm.testing.wire_server import WireRequest, WireServer
+from trio_llm.transport.client import HttpClient
 from trio_llm.transport.websocket import WebSocketClient
 
 from ...shared_data import CASES, requires_cases, requires_recordings
@@ -39,10 +41,10 @@ from ...transport.http_parts import SCHEMES, client_tls
 from ...transport.websocket_server import Peer, Reject, SocketServer, frame, handshake
 from .. import streams
 from ..published import check_published
+from ..streams import body_bytes
 from ..wire import ask, open_stream, run
 from .responses import (
     HELLO,
-    body_bytes,
     call,
     created,
     cut,
@@ -216,6 +218,20 @@ class TestSessions:
         async with SocketServer([answers(hello())]) as server, adapter_for(server) as adapter:
             await run(adapter, said())
         assert server.peers[0].headers["user-agent"].startswith("trio-llm/")
+
+    @pytest.mark.parametrize("handed_in", [False, True])
+    async def test_another_identity_is_on_the_upgrade(self, handed_in: bool) -> None:
+        other = AppIdentity("other", "2")
+        async with SocketServer([answers(hello())]) as server, HttpClient(identity=other) as http:
+            settings = config(server.url)
+            made = (
+                ResponsesAdapter(settings, http=http)
+                if handed_in
+                else ResponsesAdapter(settings, identity=other)
+            )
+            async with made as adapter:
+                await run(adapter, said())
+        assert server.peers[0].headers["user-agent"] == "other/2"
 
     async def test_facts_of_the_response(self) -> None:
         async with SocketServer([answers(hello(), hello())]) as server, adapter_for(server) as adapter:

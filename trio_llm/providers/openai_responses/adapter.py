@@ -18,7 +18,6 @@ from ...model.catalogue import (
     ResolvedModelInfo,
 )
 from ...model.chunks import Finish
-from ...model.identity import APP_IDENTITY
 from ...model.messages import ModelSource, create_assistant_message
 from ...model.requests import GenerateOptions
 from ...protocol.json_text import encode_body
@@ -106,9 +105,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
         **options: Unpack[HttpOptions],
     ) -> None:
         super().__init__(config, **options)
-        self._sockets = SessionSockets(
-            websockets or WebSocketClient(identity=options.get("identity", APP_IDENTITY))
-        )
+        self._sockets = SessionSockets(websockets or WebSocketClient(identity=self._http.identity))
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
 
     async def __aenter__(self) -> Self:
