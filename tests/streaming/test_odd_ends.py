@@ -94,6 +94,29 @@ async def test_aclose_while_the_calls_scope_is_cancelled_is_ambient(
         assert_nothing_left(stream)
 
 
+@pytest.mark.parametrize("instead", ["nothing", "an exception"])
+async def test_an_ambient_cancel_that_the_adapter_swallows_is_ambient_for_a_shielded_consumer(
+    instead: str, autojump_clock: MockClock
+) -> None:
+    async def producer(sink: ChunkSink) -> None:
+        await sink.send(TextDelta(0, "x"))
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            if instead != "nothing":
+                raise LlmError("x", "UNKNOWN") from None
+
+    with trio.CancelScope() as around:
+        async with open_stream(producer) as stream:
+            with trio.CancelScope(shield=True):
+                await stream.receive()
+                around.cancel()
+                assert isinstance(await stream.receive(), Finish)
+            assert stream.origin == "ambient"
+    assert around.cancelled_caught
+    assert stream.origin == "ambient"
+
+
 @both
 async def test_aclose_ends_a_receive_parked_in_another_task(
     autojump_clock: MockClock, layers: Layers

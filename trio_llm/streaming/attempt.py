@@ -240,6 +240,8 @@ class Attempt(ChunkSink):
                 self._note_raised(rest)
             raise first_leaf(cancelled) from None
         finally:
+            if self._ended is None:
+                self._causes.note_ambient()  # an adapter may have swallowed its Cancelled
             self._send.close()
             self._watchdog.forget(self)
             self.done.set()
