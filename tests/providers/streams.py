@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trio_llm.model.chunks import (
     BlockEnd,
@@ -23,12 +23,18 @@ from trio_llm.model.chunks import (
 from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from trio_llm.model.failures import LlmError, LlmFailure
 from trio_llm.model.identifiers import MessageId
+from trio_llm.model.messages import Message, ModelSource
+from trio_llm.protocol.assembler import BlockAssembler
+from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.openai_chat.adapter import WIRE
 from trio_llm.providers.openai_chat.replay import Kept
 from trio_llm.providers.openai_chat.translate import ChatTranslator
-from trio_llm.providers.reading import EventReader
+from trio_llm.providers.reading import EventReader, Translator, Wire
+from trio_llm.providers.translator import ResponseTranslator
 
 from ..shared_data import RECORDINGS
+
+E = TypeVar("E")
 
 
 def recordings(*wires: str) -> list[Path]:
@@ -62,27 +68,64 @@ def cut(data: bytes, sizes: Iterable[int]) -> list[bytes]:
     return [read for read in reads if read]
 
 
-def recorded_reads(folder: Path, body: bytes) -> list[bytes]:
+def body_bytes(folder: Path) -> bytes:
+    """The body of a recorded stream."""
+    [file] = folder.glob("stream.*")
+    return file.read_bytes()
+
+
+def recorded_reads(folder: Path) -> list[bytes]:
     """The body in the reads it was recorded with, or in one."""
+    body = body_bytes(folder)
     return cut(body, load(folder, "meta.json").get("chunkSizes") or [len(body)])
+
+
+def fold(
+    wire: Wire[E], translator: Translator[E], reads: Iterable[bytes], *, clean: bool = True
+) -> list[StreamChunk]:
+    """The chunks of a stream, without any I/O. A failure is left in the translator."""
+    out: list[StreamChunk] = []
+    reader = EventReader(wire, translator)
+    try:
+        for read in [*reads, b""] if clean else reads:
+            reader.feed(read, out)
+            if translator.terminal:
+                return out
+        if not clean:
+            translator.close(False, out)
+    except LlmError as error:
+        assert isinstance(translator, ResponseTranslator)
+        translator.failure = error.failure
+    return out
 
 
 def translate(
     reads: Iterable[bytes], *, clean: bool = True, kept: Kept | None = None
 ) -> tuple[list[StreamChunk], ChatTranslator]:
-    """The chunks of a chat stream, without any I/O. A failure is left in the translator."""
-    translator, out = ChatTranslator(kept=kept), list[StreamChunk]()
-    reader = EventReader(WIRE, translator)
-    try:
-        for read in [*reads, b""] if clean else reads:
-            reader.feed(read, out)
-            if translator.terminal:
-                return out, translator
-        if not clean:
-            translator.close(False, out)
-    except LlmError as error:
-        translator.failure = error.failure
-    return out, translator
+    """The chunks of a chat stream; as :func:`fold`."""
+    translator = ChatTranslator(kept=kept)
+    return fold(WIRE, translator, reads, clean=clean), translator
+
+
+def check_grammar(chunks: Iterable[StreamChunk], *, whole: bool = True) -> None:
+    """Hold chunks to the grammar of a response, or of its beginning."""
+    grammar = Grammar()
+    for chunk in chunks:
+        grammar.check(chunk)
+    if whole:
+        grammar.end()
+
+
+def message_of(chunks: Iterable[StreamChunk], source: ModelSource) -> Message:
+    """The assistant message of a response, as the runtime stores it."""
+    assembler = BlockAssembler()
+    assembler.push_all(chunks)
+    return assembler.message(ModelSource(source.provider, source.model, assembler.replay_state))
+
+
+def replay_of(chunks: Sequence[StreamChunk]) -> Any:
+    """The replay state that came with the finish."""
+    return finish_of(chunks).replay_state
 
 
 def blocks_of(chunks: Sequence[StreamChunk]) -> list[dict[str, Any]]:
@@ -144,6 +187,20 @@ def usage_of(chunks: Sequence[StreamChunk]) -> TokenUsage | None:
     if found:
         assert isinstance(chunks[-2], Usage)
     return found[0] if found else None
+
+
+def usage_facts(usage: TokenUsage | None) -> dict[str, int] | None:
+    """Counts in the spelling of the recordings' expectations."""
+    if usage is None:
+        return None
+    counts = {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadTokens": usage.cache_read_tokens,
+        "cacheWriteTokens": usage.cache_write_tokens,
+        "reasoningTokens": usage.reasoning_tokens,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
 
 
 def code_of(chunks: Sequence[StreamChunk]) -> str | None:

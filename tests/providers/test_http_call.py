@@ -13,6 +13,7 @@ import trio.testing
 from trio_llm.model.chunks import BlockEnd, BlockStart, Error, Finish, Stop, TextDelta, TokenUsage, Usage
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError
+from trio_llm.model.identity import AppIdentity
 from trio_llm.model.policy import Timeouts
 from trio_llm.model.signal import AbortSignal
 from trio_llm.protocol.ndjson import NdjsonDecoder
@@ -270,6 +271,12 @@ class TestForeignBodies:
                 await stream_call(
                     client, sink, wire, ChatTranslator(), url=server.base_url, headers=(), body=b"{}"
                 )
+
+
+async def test_an_identity_beside_a_client_that_has_its_own_is_refused() -> None:
+    async with HttpClient() as http, WireServer() as server:
+        with pytest.raises(ValueError, match="http"):
+            ChatAdapter(chat_config(server), http=http, identity=AppIdentity("other", "2"))
 
 
 class TestStatuses:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from trio_llm.model.chunks import Finish, StreamChunk
-from trio_llm.model.failures import LlmError
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.messages import Message, ModelSource
-from trio_llm.protocol.assembler import BlockAssembler
 from trio_llm.protocol.json_text import encode_body
-from trio_llm.protocol.sse import SseDecoder
 from trio_llm.providers.anthropic import AnthropicConfig, AnthropicModel
+from trio_llm.providers.anthropic.adapter import WIRE
 from trio_llm.providers.anthropic.conversation import converse
 from trio_llm.providers.anthropic.models import CLAUDE_MODELS, find_model
 from trio_llm.providers.anthropic.serialize import messages_body
 from trio_llm.providers.anthropic.translate import MessagesTranslator
-from trio_llm.providers.anthropic.types import decode_event
 from trio_llm.providers.images import load_images
 from trio_llm.providers.replay_state import OnDegraded
 from trio_llm.testing.wire_server import WireServer
 
+from ..streams import fold, not_degraded
+from ..streams import message_of as stored
 from ..wire import ask
 
 SOURCE = ModelSource("anthropic", "claude-opus-5")
@@ -73,25 +71,9 @@ def end(word: str | None = "end_turn", usage: Any = None, **fields: Any) -> byte
 
 
 def translate(reads: Iterable[bytes], *, clean: bool = True) -> tuple[list[StreamChunk], MessagesTranslator]:
-    """The chunks of a stream, without any I/O. A failure is left in the translator."""
-    decoder, translator, out = SseDecoder(), MessagesTranslator(), list[StreamChunk]()
-
-    def events() -> Iterable[tuple[str, bytes]]:
-        for read in reads:
-            yield from decoder.feed(read)
-        yield from decoder.close(clean)
-
-    try:
-        for name, data in events():
-            event = decode_event(name, data)
-            if event is not None:
-                translator.feed(event, out)
-            if translator.terminal:
-                return out, translator
-        translator.close(clean, out)
-    except LlmError as error:
-        translator.failure = error.failure
-    return out, translator
+    """The chunks of a stream; as :func:`~..streams.fold`."""
+    translator = MessagesTranslator()
+    return fold(WIRE, translator, reads, clean=clean), translator
 
 
 def chunks_of(*frames: bytes) -> list[StreamChunk]:
@@ -101,28 +83,13 @@ def chunks_of(*frames: bytes) -> list[StreamChunk]:
 
 def message_of(chunks: Iterable[StreamChunk], source: ModelSource = SOURCE) -> Message:
     """The assistant message of a response, as the runtime stores it."""
-    assembler = BlockAssembler()
-    assembler.push_all(chunks)
-    state = assembler.replay_state
-    return assembler.message(ModelSource(source.provider, source.model, state))
-
-
-def replay_of(chunks: list[StreamChunk]) -> Any:
-    """The replay state that came with the finish."""
-    last = chunks[-1]
-    assert isinstance(last, Finish)
-    return last.replay_state
-
-
-def never(*_: object) -> None:
-    """For histories in which nothing is degraded."""
-    raise AssertionError("a replay state was dropped")
+    return stored(chunks, source)
 
 
 async def body_of(
     model: AnthropicModel | str = "claude-opus-4-6",
     *,
-    on_degraded: OnDegraded = never,
+    on_degraded: OnDegraded = not_degraded,
     max_tokens: int | None = None,
     thinking: bool = True,
     settings: dict[str, Any] | None = None,
@@ -155,8 +122,3 @@ async def sent_messages(*messages: Message, **fields: Any) -> list[dict[str, Any
 def config(server: WireServer, **changes: Any) -> AnthropicConfig:
     """A configuration for a server, with a key."""
     return AnthropicConfig(**{"api_key": "sk-ant-123", "base_url": server.base_url} | changes)
-
-
-def body_bytes(folder: Path) -> bytes:
-    """The body of a recorded stream."""
-    return folder.joinpath("stream.sse").read_bytes()

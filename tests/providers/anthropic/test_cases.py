@@ -27,9 +27,10 @@ from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import CASES, requires_cases
 from .. import streams
+from ..streams import replay_of
 from ..test_cases_chat import usage_matches
 from ..wire import run
-from .messages import body_of, config, message_of, replay_of, sent_messages
+from .messages import body_of, config, message_of, sent_messages
 
 pytestmark = requires_cases
 

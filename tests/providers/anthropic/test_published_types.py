@@ -15,7 +15,8 @@ from trio_llm.providers.anthropic import CLAUDE_MODELS
 from ...shared_data import requires_recordings
 from .. import streams
 from ..published import faults
-from .messages import SOURCE, body_bytes, body_of, message_of, translate
+from ..streams import body_bytes
+from .messages import SOURCE, body_of, message_of, translate
 
 params: Any = pytest.importorskip(
     "anthropic.types.beta.message_create_params", reason="the published types need the package `anthropic`"

@@ -25,6 +25,7 @@ from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
+from ..streams import not_degraded
 from ..wire import ask
 from .messages import (
     SOURCE,
@@ -36,7 +37,6 @@ from .messages import (
     delta,
     end,
     message_of,
-    never,
     sent_messages,
     start,
     stop,
@@ -163,8 +163,8 @@ async def test_blocks_that_a_repair_takes_out_take_their_state_along() -> None:
 
 def test_good_state_passes_as_the_same_message() -> None:
     message = with_state({"version": 1, "after": [SEARCH], "container": "c"}, GOOD)
-    assert list(readable([HI, message], fault_of, never)) == [HI, message]
-    assert next(iter(readable([message], fault_of, never))) is message
+    assert list(readable([HI, message], fault_of, not_degraded)) == [HI, message]
+    assert next(iter(readable([message], fault_of, not_degraded))) is message
 
 
 @pytest.mark.parametrize(

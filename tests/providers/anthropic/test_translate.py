@@ -35,7 +35,8 @@ from trio_llm.providers.anthropic.translate import MessagesTranslator
 from trio_llm.providers.anthropic.types import decode_answer, decode_event
 
 from .. import streams
-from .messages import begin, call, chunks_of, delta, end, frame, replay_of, start, stop, text, translate
+from ..streams import replay_of
+from .messages import begin, call, chunks_of, delta, end, frame, start, stop, text, translate
 
 
 def assembled(chunks: list[StreamChunk]) -> BlockAssembler:

@@ -13,9 +13,10 @@ from trio_llm.testing.wire_server import WireServer
 from ...shared_data import CASES, requires_cases
 from .. import streams
 from ..anthropic.test_cases import HI, history_of
+from ..streams import replay_of
 from ..test_cases_chat import usage_matches
 from ..wire import run
-from .events import body_of, config, message_of, replay_of, sent_contents
+from .events import body_of, config, message_of, sent_contents
 
 pytestmark = requires_cases
 

@@ -1,4 +1,4 @@
-"""Every recorded stream gives what was recorded of it, however its bytes are cut."""
+"""Every recorded stream gives what was recorded of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trio_llm.model.chunks import Error, StreamChunk
 from trio_llm.model.content import ToolCallBlock
 from trio_llm.model.messages import create_tool_result_message, create_user_message
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.gemini import GeminiAdapter
 from trio_llm.testing.wire_script import Response, event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
-from ..test_chat_recordings import usage_facts
 from ..wire import run
-from .events import body_bytes, config, message_of, sent_contents, translate
+from .events import config, message_of, sent_contents, translate
 
 pytestmark = requires_recordings
 
@@ -61,10 +57,7 @@ def expected_usage(expected: dict[str, Any]) -> dict[str, int]:
 
 def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
     """Compare with an expectation, and with the grammar."""
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     blocks = streams.blocks_of(chunks)
     for block in blocks:
         assert block.pop("closed")
@@ -73,13 +66,13 @@ def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
     assert blocks == expected_blocks(expected)
     reason = streams.finish_of(chunks).reason
     assert (reason.kind, reason.raw) == (expected["finish"]["kind"], expected["finish"]["raw"])
-    assert usage_facts(streams.usage_of(chunks)) == expected_usage(expected)
+    assert streams.usage_facts(streams.usage_of(chunks)) == expected_usage(expected)
 
 
 @pytest.mark.parametrize("folder", BY_NAME)
 def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    chunks, translator = translate(streams.recorded_reads(folder, body_bytes(folder)))
+    chunks, translator = translate(streams.recorded_reads(folder))
     check(chunks, expected)
     assert translator.failure is None
     assert translator.response_id == expected["responseId"]
@@ -87,38 +80,9 @@ def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", BY_NAME)
-def test_recorded_stream_byte_by_byte_is_the_same_stream(folder: Path) -> None:
-    body = body_bytes(folder)
-    assert translate(body[i : i + 1] for i in range(len(body)))[0] == translate([body])[0]
-
-
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_any_cut_of_a_recorded_stream_is_the_same_stream(folder: Path, data: st.DataObject) -> None:
-    body = body_bytes(folder)
-    sizes = data.draw(st.lists(st.integers(1, 4000), max_size=20))
-    assert translate(streams.cut(body, sizes))[0] == translate([body])[0]
-
-
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_a_recorded_stream_that_stops_anywhere_is_a_success_or_a_failure_never_both(
-    folder: Path, data: st.DataObject
-) -> None:
-    body = body_bytes(folder)
-    chunks, translator = translate([body[: data.draw(st.integers(1, len(body)))]])
-    assert translator.terminal == (translator.failure is None)
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    if translator.failure is not None:
-        assert translator.failure.code == "STREAM_CLOSED"
-
-
-@pytest.mark.parametrize("folder", BY_NAME)
 async def test_recorded_stream_over_the_wire(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    reads = streams.recorded_reads(folder, body_bytes(folder))
+    reads = streams.recorded_reads(folder)
     async with WireServer(event_stream(*reads)) as server, GeminiAdapter(config(server)) as adapter:
         chunks, stream = await run(adapter)
     check(chunks, expected)
@@ -134,7 +98,7 @@ def wire_parts(folder: Path, blocks: list[dict[str, Any]]) -> list[dict[str, Any
     """The parts of a response as an independent reader folds them: what has to come back."""
     parts: list[dict[str, Any]] = []
     calls = [block for block in blocks if block["type"] == "tool-call"]
-    for line in body_bytes(folder).splitlines():
+    for line in streams.body_bytes(folder).splitlines():
         if not line.startswith(b"data:"):
             continue
         content = json.loads(line[5:])["candidates"][0].get("content", {})
@@ -168,7 +132,7 @@ COMES_BACK = [
 @pytest.mark.parametrize("folder", COMES_BACK)
 async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    message = message_of(translate([body_bytes(folder)])[0])
+    message = message_of(translate([streams.body_bytes(folder)])[0])
     results = [
         create_tool_result_message(block.id, "done")
         for block in message.content

@@ -28,7 +28,8 @@ from trio_llm.protocol.assembler import BlockAssembler
 from trio_llm.protocol.grammar import Grammar
 
 from .. import streams
-from .events import call, chunks_of, end, event, frame, message_of, piece, replay_of, text, thought, translate
+from ..streams import replay_of
+from .events import call, chunks_of, end, event, frame, message_of, piece, text, thought, translate
 
 CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from trio_llm.model.chunks import StreamChunk
-from trio_llm.model.failures import LlmError
 from trio_llm.model.messages import Message
 from trio_llm.protocol.json_text import encode_body
-from trio_llm.protocol.ndjson import NdjsonDecoder
 from trio_llm.providers.images import load_images
 from trio_llm.providers.ollama import OllamaConfig, OllamaModel
+from trio_llm.providers.ollama.adapter import WIRE
 from trio_llm.providers.ollama.serialize import chat_body
 from trio_llm.providers.ollama.translate import OllamaTranslator
-from trio_llm.providers.ollama.types import decode_line
 from trio_llm.testing.wire_script import Response, Step
 from trio_llm.testing.wire_server import WireServer
 
+from ..streams import fold
 from ..wire import ask
 
 PLAIN = OllamaModel("m")
@@ -54,23 +52,9 @@ def lines(*steps: Step) -> Response:
 
 
 def translate(reads: Iterable[bytes], *, clean: bool = True) -> tuple[list[StreamChunk], OllamaTranslator]:
-    """The chunks of a stream, without any I/O. A failure is left in the translator."""
-    decoder, translator, out = NdjsonDecoder(), OllamaTranslator(), list[StreamChunk]()
-
-    def events() -> Iterable[tuple[str, bytes]]:
-        for read in reads:
-            yield from decoder.feed(read)
-        yield from decoder.close(clean)
-
-    try:
-        for name, data in events():
-            translator.feed(decode_line(name, data), out)
-            if translator.terminal:
-                return out, translator
-        translator.close(clean, out)
-    except LlmError as error:
-        translator.failure = error.failure
-    return out, translator
+    """The chunks of a stream; as :func:`~..streams.fold`."""
+    translator = OllamaTranslator()
+    return fold(WIRE, translator, reads, clean=clean), translator
 
 
 def chunks_of(*parts: bytes) -> list[StreamChunk]:
@@ -97,8 +81,3 @@ async def sent_messages(*messages: Message, **fields: Any) -> list[dict[str, Any
 def config(server: WireServer, **changes: Any) -> OllamaConfig:
     """A configuration for a server."""
     return OllamaConfig(**{"base_url": server.base_url} | changes)
-
-
-def body_bytes(folder: Path) -> bytes:
-    """The body of a recorded stream."""
-    return folder.joinpath("stream.ndjson").read_bytes()

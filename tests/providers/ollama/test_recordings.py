@@ -1,4 +1,4 @@
-"""Every recorded stream gives what was recorded of it, however its bytes are cut."""
+"""Every recorded stream gives what was recorded of it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trio_llm.model.chunks import Error, StreamChunk
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.ollama import OllamaAdapter
 from trio_llm.testing.wire_script import Response
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
-from ..test_chat_recordings import usage_facts
 from ..wire import run
-from .lines import body_bytes, config, lines, translate
+from .lines import config, lines, translate
 
 pytestmark = requires_recordings
 
@@ -29,14 +25,11 @@ BY_NAME = [pytest.param(folder, id=folder.name) for folder in FOLDERS]
 
 def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
     """Compare with an expectation, and with the grammar."""
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     assert streams.blocks_of(chunks) == [block | {"closed": True} for block in expected["blocks"]]
     reason = streams.finish_of(chunks).reason
     assert (reason.kind, reason.raw) == (expected["finish"]["kind"], expected["finish"]["raw"])
-    assert usage_facts(streams.usage_of(chunks)) == expected["usage"]
+    assert streams.usage_facts(streams.usage_of(chunks)) == expected["usage"]
 
 
 def durations(expected: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +39,7 @@ def durations(expected: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("folder", BY_NAME)
 def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    chunks, translator = translate(streams.recorded_reads(folder, body_bytes(folder)))
+    chunks, translator = translate(streams.recorded_reads(folder))
     check(chunks, expected)
     assert translator.failure is None
     assert translator.served_model == expected["model"]
@@ -54,38 +47,9 @@ def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", BY_NAME)
-def test_recorded_stream_byte_by_byte_is_the_same_stream(folder: Path) -> None:
-    body = body_bytes(folder)
-    assert translate(body[i : i + 1] for i in range(len(body)))[0] == translate([body])[0]
-
-
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_any_cut_of_a_recorded_stream_is_the_same_stream(folder: Path, data: st.DataObject) -> None:
-    body = body_bytes(folder)
-    sizes = data.draw(st.lists(st.integers(1, 2000), max_size=20))
-    assert translate(streams.cut(body, sizes))[0] == translate([body])[0]
-
-
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_a_recorded_stream_that_stops_anywhere_is_a_success_or_a_failure_never_both(
-    folder: Path, data: st.DataObject
-) -> None:
-    body = body_bytes(folder)
-    chunks, translator = translate([body[: data.draw(st.integers(1, len(body)))]])
-    assert translator.terminal == (translator.failure is None)
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    if translator.failure is not None:
-        assert translator.failure.code == "STREAM_CLOSED"
-
-
-@pytest.mark.parametrize("folder", BY_NAME)
 async def test_recorded_stream_over_the_wire(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    reads = streams.recorded_reads(folder, body_bytes(folder))
+    reads = streams.recorded_reads(folder)
     async with WireServer(lines(*reads)) as server, OllamaAdapter(config(server)) as adapter:
         chunks, stream = await run(adapter)
     check(chunks, expected)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from trio_llm.model.chunks import Finish, StreamChunk
-from trio_llm.model.failures import LlmError
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.messages import Message, ModelSource
-from trio_llm.protocol.assembler import BlockAssembler
 from trio_llm.protocol.json_text import encode_body
-from trio_llm.protocol.sse import SseDecoder
 from trio_llm.providers.images import load_images
 from trio_llm.providers.openai_responses import OPENAI_MODELS, ResponsesConfig, ResponsesModel
+from trio_llm.providers.openai_responses.adapter import WIRE
 from trio_llm.providers.openai_responses.conversation import input_items
 from trio_llm.providers.openai_responses.models import find_model
 from trio_llm.providers.openai_responses.serialize import check_options, request_fields
 from trio_llm.providers.openai_responses.translate import ResponsesTranslator
-from trio_llm.providers.openai_responses.types import decode_event
 from trio_llm.providers.replay_state import OnDegraded
 from trio_llm.testing.wire_server import WireServer
 
 from ..published import check_published
+from ..streams import fold, not_degraded
+from ..streams import message_of as stored
 from ..wire import ask
 
 SOURCE = ModelSource("openai", "gpt-5.5")
@@ -121,25 +119,9 @@ HELLO = body(created(), text(0, "Hel", "lo"), end(usage=usage()))
 
 
 def translate(reads: Iterable[bytes], *, clean: bool = True) -> tuple[list[StreamChunk], ResponsesTranslator]:
-    """The chunks of a stream, without any I/O. A failure is left in the translator."""
-    decoder, translator, out = SseDecoder(), ResponsesTranslator(), list[StreamChunk]()
-
-    def events() -> Iterable[tuple[str, bytes]]:
-        for read in reads:
-            yield from decoder.feed(read)
-        yield from decoder.close(clean)
-
-    try:
-        for name, data in events():
-            decoded = decode_event(name, data)
-            if decoded is not None:
-                translator.feed(decoded, out)
-            if translator.terminal:
-                return out, translator
-        translator.close(clean, out)
-    except LlmError as error:
-        translator.failure = error.failure
-    return out, translator
+    """The chunks of a stream; as :func:`~..streams.fold`."""
+    translator = ResponsesTranslator()
+    return fold(WIRE, translator, reads, clean=clean), translator
 
 
 def chunks_of(*events: dict[str, Any] | list[dict[str, Any]]) -> list[StreamChunk]:
@@ -149,27 +131,13 @@ def chunks_of(*events: dict[str, Any] | list[dict[str, Any]]) -> list[StreamChun
 
 def message_of(chunks: Iterable[StreamChunk], source: ModelSource = SOURCE) -> Message:
     """The assistant message of a response, as the runtime stores it."""
-    assembler = BlockAssembler()
-    assembler.push_all(chunks)
-    return assembler.message(ModelSource(source.provider, source.model, assembler.replay_state))
-
-
-def replay_of(chunks: list[StreamChunk]) -> Any:
-    """The replay state that came with the finish."""
-    last = chunks[-1]
-    assert isinstance(last, Finish)
-    return last.replay_state
-
-
-def never(*_: object) -> None:
-    """For histories in which nothing is degraded."""
-    raise AssertionError("a replay state was dropped")
+    return stored(chunks, source)
 
 
 async def body_of(
     model: ResponsesModel | str = "gpt-5.5",
     *,
-    on_degraded: OnDegraded = never,
+    on_degraded: OnDegraded = not_degraded,
     summary: str | None = None,
     published: bool = True,
     **fields: Any,
@@ -200,8 +168,3 @@ async def sent_items(*messages: Message, **fields: Any) -> list[dict[str, Any]]:
 def config(server: WireServer, **changes: Any) -> ResponsesConfig:
     """A configuration for a server, with a key."""
     return ResponsesConfig(**{"api_key": "sk-test-123", "base_url": server.base_url} | changes)
-
-
-def body_bytes(folder: Path) -> bytes:
-    """The body of a recorded stream."""
-    return folder.joinpath("stream.sse").read_bytes()

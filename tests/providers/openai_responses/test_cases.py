@@ -24,9 +24,10 @@ from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import CASES, requires_cases
 from .. import streams
+from ..streams import replay_of
 from ..test_cases_chat import usage_matches
 from ..wire import run
-from .responses import body_of, config, replay_of
+from .responses import body_of, config
 
 pytestmark = requires_cases
 

@@ -1,4 +1,4 @@
-"""Every recorded Responses stream gives what was recorded of it, however its bytes are cut."""
+"""Every recorded Responses stream gives what was recorded of it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trio_llm.model.chunks import Error, StreamChunk
 from trio_llm.model.content import ToolCallBlock
 from trio_llm.model.messages import ModelSource, create_tool_result_message, create_user_message
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.openai_responses import ResponsesAdapter
 from trio_llm.testing.wire_script import Response, event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
-from ..test_chat_recordings import usage_facts
 from ..wire import run
-from .responses import body_bytes, config, message_of, sent_items, translate
+from .responses import config, message_of, sent_items, translate
 
 pytestmark = requires_recordings
 
@@ -62,17 +58,14 @@ def expected_blocks(folder: Path, expected: dict[str, Any]) -> list[dict[str, An
 def check(folder: Path, chunks: list[StreamChunk]) -> None:
     """Compare with the expectation, and with the grammar."""
     expected = streams.load(folder, "expected.json")
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     blocks = [
         {key: value for key, value in block.items() if key != "closed"} for block in streams.blocks_of(chunks)
     ]
     assert blocks == expected_blocks(folder, expected)
     reason = streams.finish_of(chunks).reason
     assert (reason.kind, reason.raw) == (expected["finish"]["kind"], expected["finish"]["raw"])
-    assert usage_facts(streams.usage_of(chunks)) == expected.get("usage")
+    assert streams.usage_facts(streams.usage_of(chunks)) == expected.get("usage")
 
 
 def test_every_stream_is_there() -> None:
@@ -83,7 +76,7 @@ def test_every_stream_is_there() -> None:
 @pytest.mark.parametrize("folder", BY_NAME)
 def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
     expected = streams.load(folder, "expected.json")
-    chunks, translator = translate(streams.recorded_reads(folder, body_bytes(folder)))
+    chunks, translator = translate(streams.recorded_reads(folder))
     check(folder, chunks)
     assert translator.failure is None
     if folder.name != "copilot-item-id-rotation":  # it has another id in every event
@@ -92,48 +85,16 @@ def test_recorded_stream_with_its_own_reads(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", BY_NAME)
-def test_recorded_stream_byte_by_byte_is_the_same_stream(folder: Path) -> None:
-    body = body_bytes(folder)
-    assert translate(body[i : i + 1] for i in range(len(body)))[0] == translate([body])[0]
-
-
-@pytest.mark.parametrize("folder", BY_NAME)
 def test_events_are_known_by_their_own_type(folder: Path) -> None:
-    body = body_bytes(folder)
+    body = streams.body_bytes(folder)
     bare = b"".join(line for line in body.splitlines(keepends=True) if not line.startswith(b"event:"))
     assert bare != body
     assert translate([bare])[0] == translate([body])[0]
 
 
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_any_cut_of_a_recorded_stream_is_the_same_stream(folder: Path, data: st.DataObject) -> None:
-    body = body_bytes(folder)
-    sizes = data.draw(st.lists(st.integers(1, 4000), max_size=20))
-    assert translate(streams.cut(body, sizes))[0] == translate([body])[0]
-
-
-@settings(max_examples=50)
-@given(st.sampled_from(FOLDERS), st.data())
-def test_a_recorded_stream_that_stops_anywhere_is_a_success_or_a_failure_never_both(
-    folder: Path, data: st.DataObject
-) -> None:
-    body = body_bytes(folder)
-    chunks, translator = translate([body[: data.draw(st.integers(1, len(body)))]])
-    assert translator.terminal == (translator.failure is None)
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    if translator.terminal:
-        grammar.end()
-    else:
-        assert translator.failure is not None
-        assert translator.failure.code == "STREAM_CLOSED"
-
-
 @pytest.mark.parametrize("folder", BY_NAME)
 async def test_recorded_stream_over_the_wire(folder: Path) -> None:
-    reads = streams.recorded_reads(folder, body_bytes(folder))
+    reads = streams.recorded_reads(folder)
     async with (
         WireServer(event_stream(*reads, headers=(("x-request-id", "req_1"),))) as server,
         ResponsesAdapter(config(server)) as adapter,
@@ -149,7 +110,7 @@ async def test_recorded_stream_over_the_wire(folder: Path) -> None:
 def wire_output(folder: Path) -> list[dict[str, Any]]:
     """The items of a response as its own events state them in the end."""
     items: dict[int, dict[str, Any]] = {}
-    for line in body_bytes(folder).split(b"\n"):
+    for line in streams.body_bytes(folder).split(b"\n"):
         if line.startswith(b"data:"):
             event = json.loads(line[5:])
             if event["type"] == "response.output_item.done":
@@ -190,7 +151,7 @@ COMES_BACK = [
 @pytest.mark.parametrize("folder", COMES_BACK)
 async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> None:
     model = streams.load(folder, "expected.json")["model"]
-    message = message_of(translate([body_bytes(folder)])[0], ModelSource("openai", model))
+    message = message_of(translate([streams.body_bytes(folder)])[0], ModelSource("openai", model))
     results = [
         create_tool_result_message(block.id, "done")
         for block in message.content
@@ -207,7 +168,7 @@ MESSAGES = [param for param in BY_NAME if "quota" not in str(param.id)]  # a fai
 
 @pytest.mark.parametrize("folder", MESSAGES)
 async def test_every_recorded_response_sent_back_is_of_the_published_types(folder: Path) -> None:
-    message = message_of(translate([body_bytes(folder)])[0])
+    message = message_of(translate([streams.body_bytes(folder)])[0])
     results = [
         create_tool_result_message(block.id, "done")
         for block in message.content

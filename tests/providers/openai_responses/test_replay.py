@@ -25,6 +25,7 @@ from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
+from ..streams import not_degraded
 from ..wire import ask
 from .responses import (
     added,
@@ -38,7 +39,6 @@ from .responses import (
     done,
     end,
     message_of,
-    never,
     sent_items,
     text,
     thinking,
@@ -214,8 +214,8 @@ GOOD = ({"type": "reasoning", "encrypted_content": "e"}, {"type": "message"}, {"
 
 def test_good_state_passes_as_the_same_message() -> None:
     good = with_state({"version": 1, "after": [SEARCH]}, GOOD)
-    assert next(iter(readable([good], fault_of, never))) is good
-    assert list(readable([HI, good], fault_of, never)) == [HI, good]
+    assert next(iter(readable([good], fault_of, not_degraded))) is good
+    assert list(readable([HI, good], fault_of, not_degraded)) == [HI, good]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from trio_llm.providers.openai_responses.types import decode_answer, decode_even
 from trio_llm.providers.openai_responses.usage import token_usage, usage_facts
 
 from .. import streams
+from ..streams import replay_of
 from .responses import (
     HELLO,
     added,
@@ -47,7 +48,6 @@ from .responses import (
     event,
     frame,
     message_of,
-    replay_of,
     text,
     thinking,
     translate,

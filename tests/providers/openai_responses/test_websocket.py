@@ -41,10 +41,10 @@ from ...transport.http_parts import SCHEMES, client_tls
 from ...transport.websocket_server import Peer, Reject, SocketServer, frame, handshake
 from .. import streams
 from ..published import check_published
+from ..streams import body_bytes
 from ..wire import ask, open_stream, run
 from .responses import (
     HELLO,
-    body_bytes,
     call,
     created,
     cut,

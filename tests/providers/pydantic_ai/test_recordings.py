@@ -131,8 +131,7 @@ def differences(chunks: list[StreamChunk], expected: dict[str, Any]) -> set[str]
 @requires_recordings
 @pytest.mark.parametrize("folder", recordings(*WIRES), ids=lambda folder: folder.name)
 async def test_a_recorded_stream(folder: Path) -> None:
-    body = folder.joinpath("stream.sse").read_bytes()
-    answer = event_stream(*recorded_reads(folder, body))
+    answer = event_stream(*recorded_reads(folder))
     async with WireServer([answer]) as server, adapter_for(server, provider_of(folder)) as adapter:
         chunks, _ = await run(adapter)
     grammar = Grammar()

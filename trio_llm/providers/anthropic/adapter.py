@@ -35,7 +35,7 @@ from .types import decode_answer, decode_event
 BASE_URL: Final = "https://api.anthropic.com"
 API_VERSION: Final = "2023-06-01"
 
-_WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
+WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
 _OWN_HEADERS: Final = ("x-api-key", "anthropic-version", "anthropic-beta")
 _KEY_VARIABLES: Final = {"x-api-key": "ANTHROPIC_API_KEY", "bearer": "ANTHROPIC_AUTH_TOKEN"}
 
@@ -148,7 +148,7 @@ class AnthropicAdapter(HttpAdapter[AnthropicConfig]):
         await stream_call(
             self._http,
             sink,
-            _WIRE,
+            WIRE,
             MessagesTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],

@@ -36,7 +36,7 @@ BASE_URL: Final = "https://generativelanguage.googleapis.com"
 API_VERSION: Final = "v1beta"
 KEY_VARIABLE: Final = "GEMINI_API_KEY"
 
-_WIRE: Final = Wire(decode_event, fast=decode_fast, decode_whole=decode_answer)
+WIRE: Final = Wire(decode_event, fast=decode_fast, decode_whole=decode_answer)
 
 
 def _models(value: Iterable[GeminiModel | str]) -> tuple[GeminiModel, ...]:
@@ -132,7 +132,7 @@ class GeminiAdapter(HttpAdapter[GeminiConfig]):
         await stream_call(
             self._http,
             sink,
-            _WIRE,
+            WIRE,
             GeminiTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],

@@ -35,7 +35,7 @@ from .types import decode_fast, decode_line
 BASE_URL: Final = "http://127.0.0.1:11434"
 """Where a server listens that nobody told otherwise."""
 
-_WIRE: Final = Wire(
+WIRE: Final = Wire(
     decode_line,
     fast=decode_fast,
     framing=NdjsonDecoder,
@@ -122,7 +122,7 @@ class OllamaAdapter(HttpAdapter[OllamaConfig]):
         await stream_call(
             self._http,
             sink,
-            _WIRE,
+            WIRE,
             OllamaTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "application/x-ndjson"), *headers],

@@ -42,7 +42,7 @@ from .websocket import Request, SessionSockets
 BASE_URL: Final = "https://api.openai.com/v1"
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 
-_WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
+WIRE: Final = Wire(decode_event, decode_whole=decode_answer)
 _ANSWERS: Final = (401, 429)
 """Refusals of an upgrade that HTTP would meet again."""
 
@@ -193,7 +193,7 @@ class ResponsesAdapter(HttpAdapter[ResponsesConfig]):
         await stream_call(
             self._http,
             sink,
-            _WIRE,
+            WIRE,
             ResponsesTranslator(secrets),
             url=url,
             headers=[("content-type", "application/json"), ("accept", "text/event-stream"), *headers],
