@@ -91,7 +91,8 @@ class HttpAdapter(LlmAdapter, Generic[C]):
         identity: AppIdentity = APP_IDENTITY,
         max_connections: int | None = None,
     ) -> None:
-        if http is not None and (client, transport, max_connections) != (None, None, None):
+        makes_one = (client, transport, max_connections, identity) != (None, None, None, APP_IDENTITY)
+        if http is not None and makes_one:
             raise ValueError("give either http or what makes one")
         self._config = config
         self._http = http or HttpClient(
