@@ -12,7 +12,6 @@ import trio
 from trio_llm.model.catalogue import ModelContext
 from trio_llm.model.chunks import Error, Stop
 from trio_llm.model.content import Attachment, ImageBlock
-from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.identity import AppIdentity
 from trio_llm.model.messages import create_user_message
@@ -27,6 +26,7 @@ from trio_llm.transport.credentials import EnvironmentVariable
 
 from ..shared_data import RECORDINGS, requires_recordings
 from . import streams
+from .bench import Bench
 from .test_chat_recordings import check
 from .wire import RecordingSink, ask, open_stream, run
 
@@ -50,13 +50,11 @@ async def body_for(changes: dict[str, Any] | None = None, **fields: Any) -> dict
     return body
 
 
-async def refusal_of(changes: dict[str, Any] | None = None, **fields: Any) -> LlmError:
-    """What a request raises before any I/O."""
-    async with WireServer() as server, DeepSeekAdapter(config(server, **changes or {})) as adapter:
-        with pytest.raises(LlmError) as caught:
-            await adapter.produce(ask(**fields), RecordingSink())
-    assert server.connections == []
-    return caught.value
+refusal_of = Bench(
+    lambda server, **changes: DeepSeekAdapter(config(server, **changes)),
+    event_stream(HI, DONE),
+    Stop(raw="stop"),
+).refusal_of
 
 
 class TestRequest:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from trio_llm.model.chunks import StreamChunk
+from trio_llm.model.chunks import Stop, StreamChunk
 from trio_llm.model.messages import Message, ModelSource
 from trio_llm.protocol.json_text import encode_body
-from trio_llm.providers.anthropic import AnthropicConfig, AnthropicModel
+from trio_llm.providers.anthropic import AnthropicAdapter, AnthropicConfig, AnthropicModel
 from trio_llm.providers.anthropic.adapter import WIRE
 from trio_llm.providers.anthropic.conversation import converse
 from trio_llm.providers.anthropic.models import CLAUDE_MODELS, find_model
@@ -17,8 +17,10 @@ from trio_llm.providers.anthropic.serialize import messages_body
 from trio_llm.providers.anthropic.translate import MessagesTranslator
 from trio_llm.providers.images import load_images
 from trio_llm.providers.replay_state import OnDegraded
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
+from ..bench import Bench
 from ..streams import fold, not_degraded
 from ..streams import message_of as stored
 from ..wire import ask
@@ -122,3 +124,12 @@ async def sent_messages(*messages: Message, **fields: Any) -> list[dict[str, Any
 def config(server: WireServer, **changes: Any) -> AnthropicConfig:
     """A configuration for a server, with a key."""
     return AnthropicConfig(**{"api_key": "sk-ant-123", "base_url": server.base_url} | changes)
+
+
+ANSWER = start({"input_tokens": 4, "output_tokens": 1}) + text(0, "hi") + end(usage={"output_tokens": 3})
+
+BENCH = Bench(
+    lambda server, **changes: AnthropicAdapter(config(server, **changes)),
+    event_stream(ANSWER),
+    Stop(raw="end_turn"),
+)

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ModelDiscoveryRequest, ResolvedModelInfo
-from trio_llm.model.chunks import BlockStart, Error, Finish, Stop, TextDelta, TokenUsage
+from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError, LlmFailure
 from trio_llm.model.identifiers import MessageId, ReasoningEffortId
@@ -22,31 +22,10 @@ from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, Response, eve
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.client import HttpClient
 
-from ..wire import RecordingSink, ask, open_stream, run
-from .messages import begin, config, delta, end, frame, start, text
+from ..wire import RecordingSink, ask, run
+from .messages import ANSWER, BENCH, begin, config, delta, frame, start, text
 
-ANSWER = start({"input_tokens": 4, "output_tokens": 1}) + text(0, "hi") + end(usage={"output_tokens": 3})
-
-
-async def refusal_of(changes: dict[str, Any] | None = None, **fields: Any) -> LlmError:
-    """What a request raises before any I/O."""
-    async with WireServer() as server, AnthropicAdapter(config(server, **changes or {})) as adapter:
-        with pytest.raises(LlmError) as caught:
-            await adapter.produce(ask(**fields), RecordingSink())
-    assert server.connections == []
-    return caught.value
-
-
-async def sent_with(changes: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """The request that reaches the server."""
-    async with (
-        WireServer(event_stream(ANSWER)) as server,
-        AnthropicAdapter(config(server, **changes or {})) as adapter,
-    ):
-        _, stream = await run(adapter, ask(**fields))
-    assert stream.finish == Stop(raw="end_turn")
-    [request] = server.requests
-    return request
+refusal_of, sent_with = BENCH.refusal_of, BENCH.sent_with
 
 
 class TestRequest:
@@ -257,22 +236,7 @@ class TestFailures:
         assert "progress" in stream.finish.failure.message
 
     async def test_D09_aborted_in_the_middle_closes_the_socket(self) -> None:
-        body = start() + begin(0, type="text", text="") + delta(0, "text_delta", text="a")
-        async with (
-            WireServer(event_stream(body, Hold())) as server,
-            AnthropicAdapter(config(server)) as adapter,
-        ):
-            async with open_stream(adapter, ask()) as stream:
-                assert await stream.receive() == BlockStart(0, "text")
-                stream.abort("enough")
-                finish = None
-                async for chunk in stream:
-                    finish = chunk
-            assert isinstance(finish, Finish)
-            assert finish.reason.kind == "aborted"
-            with trio.fail_after(5):
-                await (await server.wait_connection()).gone.wait()
-        assert stream.partial == (TextBlock("a"),)
+        await BENCH.check_abort(start() + begin(0, type="text", text="") + delta(0, "text_delta", text="a"))
 
     async def test_a_body_cut_at_any_byte_is_one_clear_failure_and_keeps_what_came(self) -> None:
         body = (
@@ -357,17 +321,8 @@ class TestDiscovery:
         "no row",
     )
 
-    async def ask_for(
-        self, answer: Response, path: str = "", **request: Any
-    ) -> tuple[list[DiscoveredModel], Any]:
-        async with WireServer(answer) as server, AnthropicAdapter(config(server)) as adapter:
-            if "api_key" in request or path:
-                request["base_url"] = server.base_url + path
-            found = await adapter.discover(ModelDiscoveryRequest(**{"provider": "p"} | request))
-        return found, server.requests[0]
-
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
-        found, request = await self.ask_for(json_response({"data": self.ROWS}))
+        found, request = await BENCH.discovered(json_response({"data": self.ROWS}))
         assert found == [
             DiscoveredModel("claude-a", "A", 1000, 100),
             DiscoveredModel("claude-b"),
@@ -380,12 +335,12 @@ class TestDiscovery:
         assert request.header("anthropic-version") == "2023-06-01"
 
     async def test_P10_another_endpoint_keeps_its_prefix_and_gets_its_own_key(self) -> None:
-        _, request = await self.ask_for(json_response({"data": []}), "/prefix/v1", api_key="sk-other")
+        _, request = await BENCH.discovered(json_response({"data": []}), "/prefix/v1", api_key="sk-other")
         assert request.target == "/prefix/v1/models?limit=1000"
         assert request.header("x-api-key") == "sk-other"
 
     async def test_P05_the_configured_key_never_goes_elsewhere(self) -> None:
-        _, request = await self.ask_for(json_response({"data": []}), "/else")
+        _, request = await BENCH.discovered(json_response({"data": []}), "/else")
         assert request.header("x-api-key") is None
 
     async def test_a_key_for_this_once(self) -> None:
@@ -416,7 +371,7 @@ class TestDiscovery:
     )
     async def test_P10_failures(self, answer: Response, code: str, hint: bool) -> None:
         with pytest.raises(LlmError) as caught:
-            await self.ask_for(answer)
+            await BENCH.discovered(answer)
         assert caught.value.code == code
         assert ("check the API key" in caught.value.failure.message) is hint
 

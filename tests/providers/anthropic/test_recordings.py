@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from trio_llm.model.chunks import Error, StreamChunk
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.messages import create_tool_result_message, create_user_message
 from trio_llm.providers.anthropic import AnthropicAdapter
-from trio_llm.testing.wire_script import Response, event_stream
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
 from ..wire import run
-from .messages import config, message_of, sent_messages, translate
+from .messages import BENCH, config, message_of, sent_messages, translate
 
 pytestmark = requires_recordings
 
@@ -28,7 +28,6 @@ ERRORS = [
     for folder in sorted(RECORDINGS.joinpath("errors").glob("*anthropic*"))
     if folder.is_dir()
 ]
-OUR_CODES = {"BAD_REQUEST": "INVALID_REQUEST"}
 
 
 def expected_blocks(expected: dict[str, Any]) -> list[dict[str, Any]]:
@@ -143,16 +142,4 @@ async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> Non
 
 @pytest.mark.parametrize("folder", ERRORS)
 async def test_D08_recorded_error(folder: Path) -> None:
-    meta = streams.load(folder, "meta.json")
-    body = folder.joinpath(meta["bodyFile"]).read_bytes()
-    if meta["delivery"] == "http-status":
-        response = Response(meta["status"], meta["headers"], body, framing="length")
-    else:
-        response = event_stream(body)
-    async with WireServer(response) as server, AnthropicAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    failure = stream.finish.failure
-    assert failure.code == OUR_CODES.get(meta["class"], meta["class"])
-    assert meta["message"] in failure.message
-    assert failure.status == (meta["status"] if meta["delivery"] == "http-status" else None)
+    await BENCH.check_recorded_error(folder)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from trio_llm.model.chunks import StreamChunk
+from trio_llm.model.chunks import Stop, StreamChunk
 from trio_llm.model.messages import Message, ModelSource
 from trio_llm.protocol.json_text import encode_body
-from trio_llm.providers.gemini import GEMINI_MODELS, GeminiConfig, GeminiModel
+from trio_llm.providers.gemini import GEMINI_MODELS, GeminiAdapter, GeminiConfig, GeminiModel
 from trio_llm.providers.gemini.adapter import WIRE
 from trio_llm.providers.gemini.conversation import converse
 from trio_llm.providers.gemini.models import find_model
@@ -17,8 +17,10 @@ from trio_llm.providers.gemini.serialize import generate_body
 from trio_llm.providers.gemini.translate import GeminiTranslator
 from trio_llm.providers.images import load_images
 from trio_llm.providers.replay_state import OnDegraded
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
+from ..bench import Bench
 from ..streams import fold, not_degraded
 from ..streams import message_of as stored
 from ..wire import ask
@@ -118,3 +120,10 @@ async def sent_contents(*messages: Message, **fields: Any) -> list[dict[str, Any
 def config(server: WireServer, **changes: Any) -> GeminiConfig:
     """A configuration for a server, with a key."""
     return GeminiConfig(**{"api_key": "AIza-123", "base_url": server.base_url} | changes)
+
+
+ANSWER = event(text("h")) + end(text("i"))
+
+BENCH = Bench(
+    lambda server, **changes: GeminiAdapter(config(server, **changes)), event_stream(ANSWER), Stop(raw="STOP")
+)

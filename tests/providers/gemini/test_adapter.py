@@ -5,53 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import trio
 
-from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ModelDiscoveryRequest, ResolvedModelInfo
-from trio_llm.model.chunks import BlockStart, Error, Finish, Stop, TextDelta, TokenUsage
+from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ResolvedModelInfo
+from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
 from trio_llm.model.content import TextBlock
-from trio_llm.model.failures import LlmError, LlmFailure
+from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import MessageId, ReasoningEffortId
 from trio_llm.model.messages import ModelSource, ReplayEnvelope, create_assistant_message, create_user_message
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.providers.gemini import GeminiAdapter, GeminiConfig, GeminiModel
 from trio_llm.runtime.runtime import LlmRuntime
-from trio_llm.testing.wire_script import Cut, Hold, Reset, Response, event_stream, json_response
+from trio_llm.testing.wire_script import Cut, Reset, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 
-from ..wire import RecordingSink, ask, open_stream, run
-from .events import config, end, event, frame, text
+from ..wire import RecordingSink, ask, run
+from .events import ANSWER, BENCH, config, event, frame, text
 
-ANSWER = event(text("h")) + end(text("i"))
-
-
-async def refusal_of(changes: dict[str, Any] | None = None, **fields: Any) -> LlmError:
-    """What a request raises before any I/O."""
-    async with WireServer() as server, GeminiAdapter(config(server, **changes or {})) as adapter:
-        with pytest.raises(LlmError) as caught:
-            await adapter.produce(ask(**fields), RecordingSink())
-    assert server.connections == []
-    return caught.value
-
-
-async def sent_with(changes: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """The request that reaches the server."""
-    async with (
-        WireServer(event_stream(ANSWER)) as server,
-        GeminiAdapter(config(server, **changes or {})) as adapter,
-    ):
-        _, stream = await run(adapter, ask(**fields))
-    assert stream.finish == Stop(raw="STOP")
-    [request] = server.requests
-    return request
-
-
-async def failure_of(*responses: Response) -> LlmFailure:
-    """How a call fails."""
-    async with WireServer(responses) as server, GeminiAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    return stream.finish.failure
+refusal_of, sent_with, failure_of = BENCH.refusal_of, BENCH.sent_with, BENCH.failure_of
 
 
 class TestRequest:
@@ -272,30 +242,10 @@ class TestFailures:
         assert (stream.settlement.usage, stream.settlement.usage_state) == (TokenUsage(4, 1), "early")
 
     async def test_the_connection_is_used_again(self) -> None:
-        async with (
-            WireServer([event_stream(ANSWER), event_stream(ANSWER)]) as server,
-            GeminiAdapter(config(server)) as adapter,
-        ):
-            await run(adapter)
-            await run(adapter)
-            assert len(server.connections) == 1
+        await BENCH.check_reuse()
 
     async def test_D09_aborted_in_the_middle_closes_the_socket(self) -> None:
-        async with (
-            WireServer(event_stream(event(text("a")), Hold())) as server,
-            GeminiAdapter(config(server)) as adapter,
-        ):
-            async with open_stream(adapter, ask()) as stream:
-                assert await stream.receive() == BlockStart(0, "text")
-                stream.abort("enough")
-                finish = None
-                async for chunk in stream:
-                    finish = chunk
-            assert isinstance(finish, Finish)
-            assert finish.reason.kind == "aborted"
-            with trio.fail_after(5):
-                await (await server.wait_connection()).gone.wait()
-        assert stream.partial == (TextBlock("a"),)
+        await BENCH.check_abort(event(text("a")))
 
     async def test_a_body_cut_at_any_byte_is_one_clear_failure_and_keeps_what_came(self) -> None:
         body = (
@@ -353,17 +303,8 @@ class TestDiscovery:
         "no row",
     )
 
-    async def ask_for(
-        self, answer: Response, path: str = "", changes: dict[str, Any] | None = None, **request: Any
-    ) -> tuple[list[DiscoveredModel], Any]:
-        async with WireServer(answer) as server, GeminiAdapter(config(server, **changes or {})) as adapter:
-            if path:
-                request["base_url"] = server.base_url + path
-            found = await adapter.discover(ModelDiscoveryRequest(**{"provider": "p"} | request))
-        return found, server.requests[0]
-
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
-        found, request = await self.ask_for(json_response({"models": self.ROWS}))
+        found, request = await BENCH.discovered(json_response({"models": self.ROWS}))
         assert found == [
             DiscoveredModel("gemini-a", "A", 1000, 100, reasoning=True),
             DiscoveredModel("tunedModels/c"),
@@ -373,13 +314,13 @@ class TestDiscovery:
 
     async def test_P05_the_configured_key_never_goes_elsewhere(self) -> None:
         secret = {"headers": {"x-key": "AIza-123"}}
-        _, request = await self.ask_for(json_response({"models": []}), "/else/v1", secret)
+        _, request = await BENCH.discovered(json_response({"models": []}), "/else/v1", secret)
         assert request.target == "/else/v1/models?pageSize=1000"
         assert (request.header("x-goog-api-key"), request.header("x-key")) == (None, None)
 
     async def test_a_key_for_this_once(self) -> None:
         for path in ("", "/else"):
-            _, request = await self.ask_for(json_response({"models": []}), path, api_key="AIza-once")
+            _, request = await BENCH.discovered(json_response({"models": []}), path, api_key="AIza-once")
             assert request.header("x-goog-api-key") == "AIza-once"
 
     @pytest.mark.parametrize(
@@ -393,6 +334,6 @@ class TestDiscovery:
     )
     async def test_P10_failures(self, answer: Response, code: str, hint: bool) -> None:
         with pytest.raises(LlmError) as caught:
-            await self.ask_for(answer)
+            await BENCH.discovered(answer)
         assert caught.value.code == code
         assert ("check the API key" in caught.value.failure.message) is hint

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from trio_llm.model.chunks import Error, StreamChunk
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.content import ToolCallBlock
 from trio_llm.model.messages import create_tool_result_message, create_user_message
 from trio_llm.providers.gemini import GeminiAdapter
-from trio_llm.testing.wire_script import Response, event_stream
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
 from ..wire import run
-from .events import config, message_of, sent_contents, translate
+from .events import BENCH, config, message_of, sent_contents, translate
 
 pytestmark = requires_recordings
 
@@ -31,7 +31,6 @@ ERRORS = [
     "google-404-model",
     "vertex-400-context",
 ]
-OUR_CODES = {"BAD_REQUEST": "INVALID_REQUEST"}
 
 
 def expected_blocks(expected: dict[str, Any]) -> list[dict[str, Any]]:
@@ -147,19 +146,6 @@ async def test_P07_a_recorded_response_comes_back_as_it_was(folder: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", ERRORS)
-async def test_D08_recorded_error(name: str) -> None:
-    folder = RECORDINGS / "errors" / name
-    meta = streams.load(folder, "meta.json")
-    answer = Response(
-        meta["status"], meta["headers"], folder.joinpath(meta["bodyFile"]).read_bytes(), framing="length"
-    )
-    async with WireServer(answer) as server, GeminiAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    failure = stream.finish.failure
-    assert failure.code == OUR_CODES.get(meta["class"], meta["class"])
-    assert failure.status == meta["status"]
-    assert meta["message"] in failure.message
-    delay = failure.provider_retry_after_ms
-    assert (None if delay is None else int(delay)) == meta.get("retryAfterMs")
+@pytest.mark.parametrize("folder", [RECORDINGS / "errors" / name for name in ERRORS])
+async def test_D08_recorded_error(folder: Path) -> None:
+    await BENCH.check_recorded_error(folder)

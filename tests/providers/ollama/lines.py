@@ -6,17 +6,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from trio_llm.model.chunks import StreamChunk
+from trio_llm.model.chunks import Stop, StreamChunk
 from trio_llm.model.messages import Message
 from trio_llm.protocol.json_text import encode_body
 from trio_llm.providers.images import load_images
-from trio_llm.providers.ollama import OllamaConfig, OllamaModel
+from trio_llm.providers.ollama import OllamaAdapter, OllamaConfig, OllamaModel
 from trio_llm.providers.ollama.adapter import WIRE
 from trio_llm.providers.ollama.serialize import chat_body
 from trio_llm.providers.ollama.translate import OllamaTranslator
 from trio_llm.testing.wire_script import Response, Step
 from trio_llm.testing.wire_server import WireServer
 
+from ..bench import Bench
 from ..streams import fold
 from ..wire import ask
 
@@ -81,3 +82,10 @@ async def sent_messages(*messages: Message, **fields: Any) -> list[dict[str, Any
 def config(server: WireServer, **changes: Any) -> OllamaConfig:
     """A configuration for a server."""
     return OllamaConfig(**{"base_url": server.base_url} | changes)
+
+
+ANSWER = says("hi") + done()
+
+BENCH = Bench(
+    lambda server, **changes: OllamaAdapter(config(server, **changes)), lines(ANSWER), Stop(raw="stop")
+)

@@ -6,50 +6,23 @@ from typing import Any
 
 import httpx
 import pytest
-import trio
 
-from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ModelDiscoveryRequest
-from trio_llm.model.chunks import BlockStart, Error, Finish, Stop, TextDelta, TokenUsage
+from trio_llm.model.catalogue import DiscoveredModel, ModelContext
+from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
 from trio_llm.model.content import Attachment, ImageBlock, TextBlock
-from trio_llm.model.failures import LlmError, LlmFailure
+from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.messages import create_user_message
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.providers.ollama import OllamaAdapter, OllamaConfig, OllamaModel
-from trio_llm.testing.wire_script import Cut, Hold, Reset, Response, json_response
+from trio_llm.testing.wire_script import Cut, Reset, Response, json_response
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.client import HttpClient
 
-from ..wire import RecordingSink, ask, open_stream, run
-from .lines import config, done, line, lines, says
+from ..wire import RecordingSink, ask, run
+from .lines import ANSWER, BENCH, config, line, lines, says
 
-ANSWER = says("hi") + done()
-
-
-async def refusal_of(changes: dict[str, Any] | None = None, **fields: Any) -> LlmError:
-    """What a request raises before any I/O."""
-    async with WireServer() as server, OllamaAdapter(config(server, **changes or {})) as adapter:
-        with pytest.raises(LlmError) as caught:
-            await adapter.produce(ask(**fields), RecordingSink())
-    assert server.connections == []
-    return caught.value
-
-
-async def sent_with(changes: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """The request that reaches the server."""
-    async with WireServer(lines(ANSWER)) as server, OllamaAdapter(config(server, **changes or {})) as adapter:
-        _, stream = await run(adapter, ask(**fields))
-    assert stream.finish == Stop(raw="stop")
-    [request] = server.requests
-    return request
-
-
-async def failure_of(*responses: Response) -> LlmFailure:
-    """How a call fails."""
-    async with WireServer(responses) as server, OllamaAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    return stream.finish.failure
+refusal_of, sent_with, failure_of = BENCH.refusal_of, BENCH.sent_with, BENCH.failure_of
 
 
 class TestRequest:
@@ -227,27 +200,10 @@ class TestFailures:
         assert (await failure_of(lines(says("a"), end))).code == "TRANSPORT"
 
     async def test_the_connection_is_used_again(self) -> None:
-        async with (
-            WireServer([lines(ANSWER), lines(ANSWER)]) as server,
-            OllamaAdapter(config(server)) as adapter,
-        ):
-            await run(adapter)
-            await run(adapter)
-            assert len(server.connections) == 1
+        await BENCH.check_reuse()
 
     async def test_D09_aborted_in_the_middle_closes_the_socket(self) -> None:
-        async with WireServer(lines(says("a"), Hold())) as server, OllamaAdapter(config(server)) as adapter:
-            async with open_stream(adapter, ask()) as stream:
-                assert await stream.receive() == BlockStart(0, "text")
-                stream.abort("enough")
-                finish = None
-                async for chunk in stream:
-                    finish = chunk
-            assert isinstance(finish, Finish)
-            assert finish.reason.kind == "aborted"
-            with trio.fail_after(5):
-                await (await server.wait_connection()).gone.wait()
-        assert stream.partial == (TextBlock("a"),)
+        await BENCH.check_abort(says("a"))
 
     async def test_a_body_cut_at_any_byte_is_one_clear_failure_and_keeps_what_came(self) -> None:
         body = (
@@ -274,30 +230,23 @@ class TestDiscovery:
         "no row",
     )
 
-    async def ask_for(
-        self, answer: Response, path: str = "", changes: dict[str, Any] | None = None, **request: Any
-    ) -> tuple[list[DiscoveredModel], Any]:
-        async with WireServer(answer) as server, OllamaAdapter(config(server, **changes or {})) as adapter:
-            if path:
-                request["base_url"] = server.base_url + path
-            found = await adapter.discover(ModelDiscoveryRequest(**{"provider": "p"} | request))
-        return found, server.requests[0]
-
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
-        found, request = await self.ask_for(json_response({"models": self.ROWS}), changes={"api_key": "sk-1"})
+        found, request = await BENCH.discovered(
+            json_response({"models": self.ROWS}), changes={"api_key": "sk-1"}
+        )
         assert found == [DiscoveredModel("qwen3:8b", "qwen3:8b"), DiscoveredModel("old:latest", "old:latest")]
         assert (request.method, request.target) == ("GET", "/api/tags")
         assert request.header("authorization") == "Bearer sk-1"
 
     async def test_P05_the_configured_key_never_goes_elsewhere(self) -> None:
         secret = {"api_key": "sk-1", "headers": {"x-key": "sk-1"}}
-        _, request = await self.ask_for(json_response({"models": []}), "/else", secret)
+        _, request = await BENCH.discovered(json_response({"models": []}), "/else", secret)
         assert request.target == "/else/api/tags"
         assert (request.header("authorization"), request.header("x-key")) == (None, None)
 
     async def test_a_key_for_this_once(self) -> None:
         for path in ("", "/else"):
-            _, request = await self.ask_for(json_response({"models": []}), path, api_key="sk-once")
+            _, request = await BENCH.discovered(json_response({"models": []}), path, api_key="sk-once")
             assert request.header("authorization") == "Bearer sk-once"
 
     @pytest.mark.parametrize(
@@ -311,5 +260,5 @@ class TestDiscovery:
     )
     async def test_P10_failures(self, answer: Response, code: str) -> None:
         with pytest.raises(LlmError) as caught:
-            await self.ask_for(answer)
+            await BENCH.discovered(answer)
         assert caught.value.code == code

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from trio_llm.model.chunks import Error, StreamChunk
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.providers.ollama import OllamaAdapter
-from trio_llm.testing.wire_script import Response
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
 from ..wire import run
-from .lines import config, lines, translate
+from .lines import BENCH, config, lines, translate
 
 pytestmark = requires_recordings
 
@@ -60,12 +59,4 @@ async def test_recorded_stream_over_the_wire(folder: Path) -> None:
 
 
 async def test_D08_recorded_error() -> None:
-    folder = RECORDINGS / "errors" / "ollama-cloud-400-context"
-    meta = streams.load(folder, "meta.json")
-    answer = Response(meta["status"], meta["headers"], folder.joinpath(meta["bodyFile"]).read_bytes())
-    async with WireServer(answer) as server, OllamaAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    failure = stream.finish.failure
-    assert (failure.code, failure.status) == (meta["class"], meta["status"])
-    assert failure.message == meta["message"]
+    await BENCH.check_recorded_error(RECORDINGS / "errors" / "ollama-cloud-400-context")

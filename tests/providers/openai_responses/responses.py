@@ -6,19 +6,26 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from trio_llm.model.chunks import StreamChunk
+from trio_llm.model.chunks import Stop, StreamChunk
 from trio_llm.model.messages import Message, ModelSource
 from trio_llm.protocol.json_text import encode_body
 from trio_llm.providers.images import load_images
-from trio_llm.providers.openai_responses import OPENAI_MODELS, ResponsesConfig, ResponsesModel
+from trio_llm.providers.openai_responses import (
+    OPENAI_MODELS,
+    ResponsesAdapter,
+    ResponsesConfig,
+    ResponsesModel,
+)
 from trio_llm.providers.openai_responses.adapter import WIRE
 from trio_llm.providers.openai_responses.conversation import input_items
 from trio_llm.providers.openai_responses.models import find_model
 from trio_llm.providers.openai_responses.serialize import check_options, request_fields
 from trio_llm.providers.openai_responses.translate import ResponsesTranslator
 from trio_llm.providers.replay_state import OnDegraded
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
+from ..bench import Bench
 from ..published import check_published
 from ..streams import fold, not_degraded
 from ..streams import message_of as stored
@@ -168,3 +175,10 @@ async def sent_items(*messages: Message, **fields: Any) -> list[dict[str, Any]]:
 def config(server: WireServer, **changes: Any) -> ResponsesConfig:
     """A configuration for a server, with a key."""
     return ResponsesConfig(**{"api_key": "sk-test-123", "base_url": server.base_url} | changes)
+
+
+BENCH = Bench(
+    lambda server, **changes: ResponsesAdapter(config(server, **changes)),
+    event_stream(HELLO),
+    Stop(raw="completed"),
+)

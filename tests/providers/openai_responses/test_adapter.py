@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ModelDiscoveryRequest
-from trio_llm.model.chunks import BlockStart, Error, Finish, Stop, TextDelta, TokenUsage
+from trio_llm.model.catalogue import DiscoveredModel, ModelContext
+from trio_llm.model.chunks import Error, Stop, TokenUsage
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
@@ -19,33 +19,14 @@ from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.model_data import ModelFacts
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig, ResponsesModel
-from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, Response, event_stream, json_response
+from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.client import HttpClient
 
-from ..wire import RecordingSink, ask, open_stream, run
-from .responses import HELLO, body, config, created, delta, end, event, frame, text, usage
+from ..wire import RecordingSink, ask, run
+from .responses import BENCH, HELLO, body, config, created, delta, end, event, frame, text, usage
 
-
-async def refusal_of(changes: dict[str, Any] | None = None, **fields: Any) -> LlmError:
-    """What a request raises before any I/O."""
-    async with WireServer() as server, ResponsesAdapter(config(server, **changes or {})) as adapter:
-        with pytest.raises(LlmError) as caught:
-            await adapter.produce(ask(**fields), RecordingSink())
-    assert server.connections == []
-    return caught.value
-
-
-async def sent_with(changes: dict[str, Any] | None = None, **fields: Any) -> Any:
-    """The request that reaches the server."""
-    async with (
-        WireServer(event_stream(HELLO)) as server,
-        ResponsesAdapter(config(server, **changes or {})) as adapter,
-    ):
-        _, stream = await run(adapter, ask(**fields))
-    assert stream.finish == Stop(raw="completed")
-    [request] = server.requests
-    return request
+refusal_of, sent_with = BENCH.refusal_of, BENCH.sent_with
 
 
 class TestRequest:
@@ -176,23 +157,7 @@ class TestConfiguration:
 
 class TestStreams:
     async def test_D09_aborted_in_the_middle_closes_the_socket(self) -> None:
-        part = body(created(), text(0, "Hello")[:2])
-        async with (
-            WireServer(event_stream(part, Hold())) as server,
-            ResponsesAdapter(config(server)) as adapter,
-        ):
-            async with open_stream(adapter, ask()) as stream:
-                assert [await stream.receive(), await stream.receive()] == [
-                    BlockStart(0, "text"),
-                    TextDelta(0, "Hello"),
-                ]
-                stream.abort("enough")
-                finish = await stream.receive()
-            assert isinstance(finish, Finish)
-            assert finish.reason.kind == "aborted"
-            assert stream.partial == (TextBlock("Hello"),)
-            with trio.fail_after(5):
-                await (await server.wait_connection()).gone.wait()
+        await BENCH.check_abort(body(created(), text(0, "a")[:2]))
 
     async def test_a_body_cut_at_every_byte_is_one_clear_failure(self) -> None:
         small = b"".join(
@@ -216,13 +181,7 @@ class TestStreams:
             assert stream.partial == ((TextBlock("Hi"),) if shown else ())
 
     async def test_the_connection_is_used_again(self) -> None:
-        async with (
-            WireServer([event_stream(HELLO)] * 2) as server,
-            ResponsesAdapter(config(server)) as adapter,
-        ):
-            await run(adapter)
-            await run(adapter)
-        assert len(server.connections) == 1
+        await BENCH.check_reuse()
 
     async def test_an_error_event_alone_ends_the_stream_soon(
         self, autojump_clock: trio.testing.MockClock
@@ -326,34 +285,25 @@ class TestStreams:
 
 
 class TestDiscovery:
-    async def ask_for(
-        self, answer: Response, path: str = "", **request: Any
-    ) -> tuple[list[DiscoveredModel], Any]:
-        async with WireServer(answer) as server, ResponsesAdapter(config(server)) as adapter:
-            if path:
-                request["base_url"] = server.base_url + path
-            found = await adapter.discover(ModelDiscoveryRequest(**{"provider": "p"} | request))
-        return found, server.requests[0]
-
     async def test_P10_the_list_of_the_configured_endpoint(self) -> None:
         rows = [{"id": "gpt-a", "owned_by": "openai"}, {"id": ""}, {"name": "no id"}, "no row"]
-        found, request = await self.ask_for(json_response({"data": rows}))
+        found, request = await BENCH.discovered(json_response({"data": rows}))
         assert found == [DiscoveredModel("gpt-a")]
         assert (request.method, request.target) == ("GET", "/models")
         assert request.header("authorization") == "Bearer sk-test-123"
 
     async def test_P10_another_endpoint_keeps_its_prefix_and_gets_its_own_key(self) -> None:
-        _, request = await self.ask_for(json_response({"data": []}), "/prefix/v1", api_key="sk-other")
+        _, request = await BENCH.discovered(json_response({"data": []}), "/prefix/v1", api_key="sk-other")
         assert request.target == "/prefix/v1/models"
         assert request.header("authorization") == "Bearer sk-other"
 
     async def test_P05_the_configured_key_never_goes_elsewhere(self) -> None:
-        _, request = await self.ask_for(json_response({"data": []}), "/else")
+        _, request = await BENCH.discovered(json_response({"data": []}), "/else")
         assert request.header("authorization") is None
 
     @pytest.mark.parametrize(("status", "hint"), [(401, True), (403, True), (500, False)])
     async def test_P10_failures(self, status: int, hint: bool) -> None:
         with pytest.raises(LlmError) as caught:
-            await self.ask_for(json_response({"error": {"message": "no"}}, status))
+            await BENCH.discovered(json_response({"error": {"message": "no"}}, status))
         assert caught.value.code == "DISCOVERY_FAILED"
         assert ("check the API key" in caught.value.failure.message) is hint

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from trio_llm.model.chunks import Error, StreamChunk
+from trio_llm.model.chunks import StreamChunk
 from trio_llm.model.content import ToolCallBlock
 from trio_llm.model.messages import ModelSource, create_tool_result_message, create_user_message
 from trio_llm.providers.openai_responses import ResponsesAdapter
-from trio_llm.testing.wire_script import Response, event_stream
+from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import RECORDINGS, requires_recordings
 from .. import streams
 from ..wire import run
-from .responses import config, message_of, sent_items, translate
+from .responses import BENCH, config, message_of, sent_items, translate
 
 pytestmark = requires_recordings
 
@@ -29,7 +29,6 @@ ERRORS = [
     for folder in sorted(RECORDINGS.joinpath("errors").glob("*"))
     if folder.is_dir() and streams.load(folder, "meta.json").get("wire") == "openai-responses"
 ]
-OUR_CODES = {"BAD_REQUEST": "INVALID_REQUEST"}
 
 EMPTY_TEXT = {"type": "text", "text": ""}
 DEVIATIONS: dict[str, list[dict[str, Any]]] = {
@@ -183,16 +182,4 @@ async def test_every_recorded_response_sent_back_is_of_the_published_types(folde
 
 @pytest.mark.parametrize("folder", ERRORS)
 async def test_D08_recorded_error(folder: Path) -> None:
-    meta = streams.load(folder, "meta.json")
-    body = folder.joinpath(meta["bodyFile"]).read_bytes()
-    if meta["delivery"] == "http-status":
-        response = Response(meta["status"], meta["headers"], body, framing="length")
-    else:
-        response = event_stream(body)
-    async with WireServer(response) as server, ResponsesAdapter(config(server)) as adapter:
-        _, stream = await run(adapter)
-    assert isinstance(stream.finish, Error)
-    failure = stream.finish.failure
-    assert failure.code == OUR_CODES.get(meta["class"], meta["class"])
-    assert meta["message"] in failure.message
-    assert failure.status == (meta["status"] if meta["delivery"] == "http-status" else None)
+    await BENCH.check_recorded_error(folder)
