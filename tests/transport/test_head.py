@@ -13,7 +13,8 @@ from trio_llm.transport.head import Exchange, plain_post
 from trio_llm.transport.wire_error import WireError
 
 ANY = st.binary(max_size=12)
-NAMES = st.sampled_from([b"x-a", b"X-A", b"Accept", b"connection", b"transfer-encoding", b"expect"]) | ANY
+NAMES = st.sampled_from([b"x-a", b"X-A", b"Accept", b"connection", b"transfer-encoding", b"expect", b"x: y"])
+NAMES |= ANY
 VALUES = (
     st.sampled_from([b"a b", b"a\tb", b" a", b"a ", b"", b"close", b"chunked", b"\xff", b"a\r\nx: b"]) | ANY
 )
@@ -77,6 +78,7 @@ LENGTH = (b"content-length", b"2")
         [HOST, LENGTH, (b"Connection", b"close")],
         [HOST, (b"Transfer-Encoding", b"chunked")],
         [HOST, LENGTH, (b"x", b"a\r\nevil: 1")],
+        [HOST, LENGTH, (b"Transfer-Encoding: chunked, x", b"y")],
     ],
     ids=str,
 )

@@ -45,6 +45,7 @@ def plain_post(method: bytes, target: bytes, headers: HeaderItems, body: bytes) 
         or named.get(b"content-length") != b"%d" % len(body)
         or len(named) != len(headers)
         or not named.keys().isdisjoint(_NOT_PLAIN)
+        or b":" in b"".join(named)  # or a name brings the beginning of its value, and is another name
     ):
         return None
     lines = b"".join([b"%s: %s\r\n" % header for header in headers])
