@@ -20,8 +20,6 @@ from trio_llm.testing.scripted import ScriptedAdapter
 
 from .support import Resolving, answering, model_info, raises_code, request
 
-EFFORT = ReasoningEffort(ReasoningEffortId("high"), "High")
-
 
 def reasoning(*ids: str, default: str | None = None) -> ModelReasoning:
     efforts = [ReasoningEffort(ReasoningEffortId(id), id.title()) for id in ids]

@@ -29,7 +29,6 @@ from trio_llm.testing.wire_script import (
 from trio_llm.testing.wire_server import WireServer, unused_port
 
 GET = b"GET /x HTTP/1.1\r\nhost: a\r\n\r\n"
-HEAD_END = b"\r\n\r\n"
 
 
 @asynccontextmanager

@@ -86,7 +86,6 @@ class WireConnection:
     """
 
     id: int
-    opened_at: float
     gone: trio.Event = attrs.field(factory=trio.Event, init=False)
     gone_at: float | None = attrs.field(default=None, init=False)
     gone_how: Literal["eof", "reset"] | None = attrs.field(default=None, init=False)
@@ -211,7 +210,7 @@ class WireServer:
         return self.connections[number]
 
     async def _serve(self, raw: trio.SocketStream) -> None:
-        record = WireConnection(len(self.connections), trio.current_time())
+        record = WireConnection(len(self.connections))
         self.connections.append(record)
         self._news.unpark_all()
         try:
@@ -397,5 +396,4 @@ def unused_port() -> int:
     """A port of 127.0.0.1 that nobody listens on: connections to it are refused."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
