@@ -114,6 +114,20 @@ def frames(*payloads: bytes) -> bytes:
     return b"".join(b"data: " + payload + b"\n\n" for payload in payloads)
 
 
+def test_an_id_that_comes_late_is_kept() -> None:
+    late = [
+        event("a", id=None),
+        event("b", id=None),
+        event("c", id="x", model="m"),
+        event("d", id="x", model="m"),
+    ]
+    translator, out = ChatTranslator(), list[StreamChunk]()
+    reader = EventReader(WIRE, translator)
+    for payload in late:
+        reader.feed(b"data: " + payload + b"\n\n", out)
+    assert (translator.response_id, translator.served_model) == ("x", "m")
+
+
 TEXTS = st.sampled_from(
     ["a", " b", "", "é", "\\", '"', "\n", "</thought>x", "\ud83d", '"content":"']
 ) | st.text(max_size=4)

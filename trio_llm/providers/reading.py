@@ -88,7 +88,8 @@ class Wire(Generic[E]):
             MALFORMED_RESPONSE.
         fast: decodes an event without a name in one call, for the common case: it raises one of
             ``UNDECODABLE`` where ``decode`` must look.
-        plain: reads the usual event in a cheaper way; the translator is then a :class:`TextTranslator`.
+        plain: reads the usual event in a cheaper way, once the response's id is known; the translator is
+            then a :class:`TextTranslator`.
         framing: makes the decoder of one response, given the most bytes that one event may have.
         media_type: a part of the content type that a stream declares.
         foreign: first bytes of a body that is not this stream but a web page or a JSON document.
@@ -174,5 +175,5 @@ class EventReader(Generic[E]):
         if event is not None:
             self.found = True
             self._translator.feed(event, out)
-            if out and type(out[-1]) is TextDelta:
+            if out and type(out[-1]) is TextDelta and self._translator.response_id is not None:
                 self._plain = self._usual
