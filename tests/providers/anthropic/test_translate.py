@@ -30,7 +30,6 @@ from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import CallId, ProviderRequestId
 from trio_llm.protocol.assembler import BlockAssembler
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.anthropic.translate import MessagesTranslator
 from trio_llm.providers.anthropic.types import decode_answer, decode_event
 
@@ -502,10 +501,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 def test_any_interleaving_is_proper_and_any_cut_gives_the_same(body: bytes, sizes: list[int]) -> None:
     chunks, translator = translate([body])
     assert translator.terminal
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     assert translate(streams.cut(body, sizes))[0] == chunks
     assembler = assembled(chunks)
     state = assembler.replay_state

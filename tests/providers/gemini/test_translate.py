@@ -25,7 +25,6 @@ from trio_llm.model.chunks import (
 from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from trio_llm.model.identifiers import CallId
 from trio_llm.protocol.assembler import BlockAssembler
-from trio_llm.protocol.grammar import Grammar
 
 from .. import streams
 from ..streams import replay_of
@@ -393,10 +392,7 @@ def test_any_stream_is_grammatical_and_any_cut_gives_the_same(
 ) -> None:
     body = b"".join([*map(event, parts), end(word=word)])
     chunks = translate([body])[0]
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     state = replay_of(chunks)
     if state is not None:
         assert len(state.blocks) == sum(isinstance(chunk, BlockStart) for chunk in chunks)

@@ -26,7 +26,6 @@ from trio_llm.model.content import ReasoningBlock, TextBlock, ToolCallBlock
 from trio_llm.model.identifiers import CallId
 from trio_llm.model.messages import ModelSource
 from trio_llm.protocol.assembler import BlockAssembler
-from trio_llm.protocol.grammar import Grammar
 
 from .. import streams
 from .lines import call, chunks_of, done, line, says, translate
@@ -212,9 +211,6 @@ def test_any_stream_is_grammatical_and_any_cut_gives_the_same(
 ) -> None:
     body = b"".join([*pieces, done(word)])
     chunks = translate([body])[0]
-    grammar = Grammar()
-    for chunk in chunks:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(chunks)
     sizes = data.draw(st.lists(st.integers(1, 60), max_size=30))
     assert translate(streams.cut(body, sizes))[0] == chunks

@@ -16,13 +16,13 @@ from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.policy import NormalRetry, Timeouts
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.model_data import ModelFacts
 from trio_llm.providers.openai_responses import ResponsesAdapter, ResponsesConfig, ResponsesModel
 from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.client import HttpClient
 
+from .. import streams
 from ..wire import RecordingSink, ask, run
 from .responses import BENCH, HELLO, body, config, created, delta, end, event, frame, text, usage
 
@@ -171,10 +171,7 @@ class TestStreams:
                 ResponsesAdapter(config(server)) as adapter,
             ):
                 chunks, stream = await run(adapter)
-            grammar = Grammar()
-            for chunk in chunks:
-                grammar.check(chunk)
-            grammar.end()
+            streams.check_grammar(chunks)
             assert isinstance(stream.finish, Error)
             assert stream.finish.failure.code == "TRANSPORT"
             shown = small[:length].rfind(b"\n\n") >= small.find(b'"delta":"Hi"')

@@ -479,10 +479,7 @@ def test_G01_any_response_in_any_cut_keeps_the_grammar(
     stream = body(*events, cut() if limited else end())
     whole = translate([stream])[0]
     assert translate(streams.cut(stream, data.draw(st.lists(st.integers(1, 90)))))[0] == whole
-    grammar = Grammar()
-    for chunk in whole:
-        grammar.check(chunk)
-    grammar.end()
+    streams.check_grammar(whole)
     said_by_end = [block.get("text", block.get("arguments")) for block in streams.blocks_of(whole)]
     assert said_by_end == [
         "\n\n".join(said) if kind == "reasoning" else said if kind == "message" else json.dumps({"a": said})

@@ -9,12 +9,11 @@ from typing import Any, Final
 import pytest
 
 from trio_llm.model.chunks import StreamChunk
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.testing.wire_script import event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from ...shared_data import requires_recordings
-from ..streams import blocks_of, finish_of, load, recorded_reads, recordings, usage_of
+from ..streams import blocks_of, check_grammar, finish_of, load, recorded_reads, recordings, usage_of
 from ..wire import run
 from .support import adapter_for, needs_library
 
@@ -134,9 +133,6 @@ async def test_a_recorded_stream(folder: Path) -> None:
     answer = event_stream(*recorded_reads(folder))
     async with WireServer([answer]) as server, adapter_for(server, provider_of(folder)) as adapter:
         chunks, _ = await run(adapter)
-    grammar = Grammar()
-    for part in chunks:
-        grammar.check(part)
-    grammar.end()
+    check_grammar(chunks)
     accepted, _ = DEVIATIONS.get(folder.name, (set(), ""))
     assert differences(chunks, load(folder, "expected.json")) == accepted

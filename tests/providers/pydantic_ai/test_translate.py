@@ -23,11 +23,10 @@ from trio_llm.model.chunks import (
     ToolCalls,
     Usage,
 )
-from trio_llm.protocol.grammar import Grammar
 from trio_llm.providers.pydantic_ai.library import load_library
 from trio_llm.providers.pydantic_ai.translate import PartsTranslator, token_usage
 
-from ..streams import blocks_of, finish_of
+from ..streams import blocks_of, check_grammar, finish_of
 from .support import needs_library
 
 __all__ = ["needs_library"]
@@ -55,10 +54,7 @@ def answer(events: Iterable[Any], parts: list[Any], **fields: Any) -> list[Strea
     for event in events:
         translator.feed(event, out)
     translator.finish(M, M.ModelResponse(parts=parts, **fields), None, out)
-    grammar = Grammar()
-    for part in out:
-        grammar.check(part)
-    grammar.end()
+    check_grammar(out)
     return out
 
 
