@@ -271,3 +271,17 @@ def assert_nothing_left(stream: ChunkStream, wire: Wire | None = None) -> None:
         assert not stream._pump._lane._open
     if wire is not None:
         assert wire.sockets == 0
+
+
+TWO_WORDS = playing((1, "x"), (1, "y"), (1, Finish(Stop())))
+
+
+def failing(*names: str) -> Wire:
+    """Routes of these names fail after a second, all others answer."""
+
+    def script(name: str) -> list[Step]:
+        if name.endswith(names):
+            return [(1, "lost"), (0, server_error())]
+        return [(1, "x"), DONE]
+
+    return Wire(script)

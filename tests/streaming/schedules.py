@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
+from typing import TypeAlias
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -243,3 +245,9 @@ async def compare(seeds: range, clock: MockClock, *, layers: int) -> tuple[int, 
                 f"  got {recorded} seen {seen} ended {how} tasks left {left_over}"
             )
     return compared, disagreements
+
+
+Layers: TypeAlias = Sequence[Middleware]
+
+both = pytest.mark.parametrize("layers", [(), (pass_through, pass_through)], ids=["bare", "layers"])
+"""With and without layers, for tests whose outcome is the same."""

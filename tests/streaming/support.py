@@ -85,3 +85,9 @@ def text_deltas(*texts: str) -> list[StreamChunk]:
 
 def text_ending(text: str, usage: TokenUsage = USAGE) -> list[StreamChunk]:
     return [BlockEnd(0, TextBlock(text)), Usage(usage), Finish(Stop())]
+
+
+async def short(sink: ChunkSink) -> None:
+    """A producer of one text."""
+    await trio.lowlevel.checkpoint()
+    await sink.send_batch([*text_deltas("short"), *text_ending("short")])

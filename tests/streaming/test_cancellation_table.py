@@ -16,14 +16,10 @@ from trio_llm.model.messages import ModelSource
 from trio_llm.model.policy import Timeouts
 from trio_llm.model.signal import AbortSignal
 from trio_llm.streaming.contract import ChunkSink
-from trio_llm.streaming.selection import Middleware
 from trio_llm.streaming.stream import ChunkStream
 
-from .schedules import pass_through
+from .schedules import Layers, both
 from .support import USAGE, open_stream, text_deltas, text_ending
-
-both = pytest.mark.parametrize("layers", [(), (pass_through, pass_through)], ids=["bare", "layers"])
-Layers = Sequence[Middleware]
 
 
 class Log:

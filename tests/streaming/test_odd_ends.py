@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from typing import NoReturn
 
 import pytest
@@ -25,15 +24,12 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import CallId
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.streaming.contract import ChunkSink
-from trio_llm.streaming.selection import Middleware, Selection
+from trio_llm.streaming.selection import Selection
 from trio_llm.streaming.stream import ChunkStream
 
 from .layers import assert_nothing_left
-from .schedules import pass_through
+from .schedules import Layers, both
 from .support import USAGE, LoneStream, open_stream, options
-
-both = pytest.mark.parametrize("layers", [(), (pass_through, pass_through)], ids=["bare", "layers"])
-Layers = Sequence[Middleware]
 
 
 async def endless(sink: ChunkSink) -> None:
