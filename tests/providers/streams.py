@@ -160,6 +160,25 @@ def blocks_of(chunks: Sequence[StreamChunk]) -> list[dict[str, Any]]:
     return blocks
 
 
+def check_blocks(chunks: Sequence[StreamChunk], expected: Sequence[dict[str, Any]]) -> None:
+    """Compare with the blocks of an expectation.
+
+    Items on the provider's side are dropped, a refusal is text, and text that is not shown is a block all the
+    same. Calls that were cut are not closed.
+    """
+    kept = ("type", "text", "id", "name", "arguments")
+    wanted = [
+        {key: value for key, value in block.items() if key in kept}
+        | ({"type": "text"} if block["type"] == "refusal" else {})
+        | ({"text": block.get("text", "")} if block["type"] != "tool-call" else {})
+        for block in expected
+        if block["type"] != "other"
+    ]
+    assert [
+        {key: value for key, value in block.items() if key in kept} for block in blocks_of(chunks)
+    ] == wanted
+
+
 def end_of(block: Any) -> dict[str, Any]:
     """The block of a block-end, in the same spelling."""
     match block:

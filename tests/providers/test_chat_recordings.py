@@ -18,24 +18,10 @@ FOLDERS = streams.recordings("deepseek-chat", "openai-chat", "mistral")
 BY_NAME = [pytest.param(folder, id=folder.name) for folder in FOLDERS]
 
 
-def expected_blocks(expected: dict[str, Any]) -> list[dict[str, Any]]:
-    """Refusals are text in the chunks; provider-side items are dropped."""
-    kept = ("type", "text", "id", "name", "arguments")
-    return [
-        {key: value for key, value in block.items() if key in kept}
-        | ({"type": "text"} if block["type"] == "refusal" else {})
-        for block in expected["blocks"]
-        if block["type"] != "other"
-    ]
-
-
 def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
     """Compare with an expectation, and with the grammar."""
     streams.check_grammar(chunks)
-    blocks = [
-        {key: value for key, value in block.items() if key != "closed"} for block in streams.blocks_of(chunks)
-    ]
-    assert blocks == expected_blocks(expected)
+    streams.check_blocks(chunks, expected["blocks"])
     reason = streams.finish_of(chunks).reason
     assert reason.raw == expected["finish"]["raw"]
     if expected.get("emptyResponse") and expected["finish"]["kind"] == "stop":

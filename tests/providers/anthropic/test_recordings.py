@@ -30,27 +30,10 @@ ERRORS = [
 ]
 
 
-def expected_blocks(expected: dict[str, Any]) -> list[dict[str, Any]]:
-    """Provider-side items are dropped from the chunks."""
-    kept = ("type", "text", "id", "name", "arguments")
-    blocks = [
-        {key: value for key, value in block.items() if key in kept}
-        for block in expected["blocks"]
-        if block["type"] != "other"
-    ]
-    for block in blocks:
-        if block["type"] != "tool-call":
-            block.setdefault("text", "")  # thinking that is not shown is a block all the same
-    return blocks
-
-
 def check(chunks: list[StreamChunk], expected: dict[str, Any]) -> None:
     """Compare with an expectation, and with the grammar."""
     streams.check_grammar(chunks)
-    blocks = [
-        {key: value for key, value in block.items() if key != "closed"} for block in streams.blocks_of(chunks)
-    ]
-    assert blocks == expected_blocks(expected)
+    streams.check_blocks(chunks, expected["blocks"])
     reason = streams.finish_of(chunks).reason
     assert reason.raw == expected["finish"]["raw"]
     if expected["finish"]["kind"] == "refusal":
