@@ -11,11 +11,14 @@ import pytest
 import trio
 
 from trio_llm.model.catalogue import DiscoveredModel, ModelDiscoveryRequest
-from trio_llm.model.chunks import BlockStart, Error, Finish, FinishReason
+from trio_llm.model.chunks import BlockStart, Error, Finish, FinishReason, TextDelta
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError, LlmFailure
+from trio_llm.model.identifiers import MessageId
+from trio_llm.model.messages import ModelSource, ReplayEnvelope, create_assistant_message, create_user_message
 from trio_llm.providers.http_adapter import HttpAdapter
-from trio_llm.testing.wire_script import Hold, Response, event_stream
+from trio_llm.runtime.runtime import LlmRuntime
+from trio_llm.testing.wire_script import Cut, Hold, Response, event_stream
 from trio_llm.testing.wire_server import WireServer
 
 from .streams import load
@@ -93,6 +96,38 @@ class Bench:
             with trio.fail_after(5):
                 await (await server.wait_connection()).gone.wait()
         assert stream.partial == (TextBlock("a"),)
+
+    async def check_cuts(self, body: bytes, mark: bytes, *, terminal: bool = True) -> None:
+        """Cut at any byte a body is one clear failure, and what came is kept.
+
+        Args:
+            body: says ``one`` and ``two`` in an event each.
+            mark: what completes an event.
+            terminal: whether the body ends with a terminal marker, and so is complete before its end.
+        """
+        sizes = range(len(body) + (not terminal))
+        cuts = [attrs.evolve(self.answer, body=(*([body[:size]] if size else []), Cut())) for size in sizes]
+        ends = [body.find(mark, body.find(word)) + len(mark) for word in (b"one", b"two")]
+        async with WireServer(cuts) as server, self.adapter(server) as adapter:
+            for size in sizes:
+                chunks, stream = await run(adapter)
+                shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
+                assert shown == ("", "one", "onetwo")[sum(size >= end for end in ends)]
+                assert isinstance(stream.finish, Error)
+                assert stream.finish.failure.code == "TRANSPORT"
+                assert stream.partial == ((TextBlock(shown),) if shown else ())
+
+    async def check_degraded(self) -> None:
+        """Replay state that makes no sense is told to the runtime's hook."""
+        told: list[tuple[MessageId, str]] = []
+        message = create_assistant_message("a", ModelSource("p", "m", ReplayEnvelope(None, [None])))
+        async with (
+            WireServer(self.answer) as server,
+            LlmRuntime(on_degraded=lambda id, failure: told.append((id, failure.code))) as runtime,
+        ):
+            runtime.register_adapter(["p"], self.adapter(server))
+            await runtime.generate(ask(messages=[create_user_message("hi"), message]))
+        assert told == [(message.id, "INVALID_REPLAY_STATE")]
 
     async def check_recorded_error(self, folder: Path) -> None:
         """A recorded error is what was recorded of it."""

@@ -13,11 +13,9 @@ from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ModelDiscove
 from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError, LlmFailure
-from trio_llm.model.identifiers import MessageId, ReasoningEffortId
-from trio_llm.model.messages import ModelSource, ReplayEnvelope, create_assistant_message, create_user_message
+from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.providers.anthropic import AnthropicAdapter, AnthropicConfig, AnthropicModel
-from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import Cut, Hold, Pause, Repeat, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 from trio_llm.transport.client import HttpClient
@@ -248,33 +246,10 @@ class TestFailures:
             b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}\n\n'
             b'data: {"type":"message_stop"}\n\n'
         )
-        assert len(body) <= 600
-        cuts = [event_stream(*([body[:size]] if size else []), Cut()) for size in range(len(body))]
-        async with WireServer(cuts) as server, AnthropicAdapter(config(server)) as adapter:
-            for size in range(len(body)):
-                chunks, stream = await run(adapter)
-                shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
-                ends = [body.find(word) for word in (b"one", b"two")]
-                wanted = "".join(
-                    word
-                    for word, at in zip(("one", "two"), ends, strict=True)
-                    if size >= body.find(b"\n\n", at) + 2
-                )
-                assert shown == wanted
-                assert isinstance(stream.finish, Error)
-                assert stream.finish.failure.code == "TRANSPORT"
-                assert stream.partial == ((TextBlock(shown),) if shown else ())
+        await BENCH.check_cuts(body, b"\n\n")
 
     async def test_degraded_replay_state_is_told_to_the_runtimes_hook(self) -> None:
-        told: list[tuple[MessageId, str]] = []
-        message = create_assistant_message("a", ModelSource("p", "m", ReplayEnvelope(None, [None])))
-        async with (
-            WireServer(event_stream(ANSWER)) as server,
-            LlmRuntime(on_degraded=lambda id, failure: told.append((id, failure.code))) as runtime,
-        ):
-            runtime.register_adapter(["p"], AnthropicAdapter(config(server)))
-            await runtime.generate(ask(messages=[create_user_message("hi"), message]))
-        assert told == [(message.id, "INVALID_REPLAY_STATE")]
+        await BENCH.check_degraded()
 
 
 class TestSecrets:

@@ -10,11 +10,9 @@ from trio_llm.model.catalogue import DiscoveredModel, ModelContext, ResolvedMode
 from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
 from trio_llm.model.content import TextBlock
 from trio_llm.model.failures import LlmError
-from trio_llm.model.identifiers import MessageId, ReasoningEffortId
-from trio_llm.model.messages import ModelSource, ReplayEnvelope, create_assistant_message, create_user_message
+from trio_llm.model.identifiers import ReasoningEffortId
 from trio_llm.model.policy import NormalRetry, Timeouts
 from trio_llm.providers.gemini import GeminiAdapter, GeminiConfig, GeminiModel
-from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.testing.wire_script import Cut, Reset, Response, event_stream, json_response
 from trio_llm.testing.wire_server import WireServer
 
@@ -253,16 +251,7 @@ class TestFailures:
             b'data: {"candidates":[{"content":{"parts":[{"text":"two"}]}}]}\r\n\r\n'
             b'data: {"candidates":[{"finishReason":"STOP"}]}\r\n\r\n'
         )
-        cuts = [event_stream(*([body[:size]] if size else []), Cut()) for size in range(len(body) + 1)]
-        ends = [body.find(b"\r\n\r", body.find(word)) + 3 for word in (b"one", b"two")]
-        async with WireServer(cuts) as server, GeminiAdapter(config(server)) as adapter:
-            for size in range(len(body) + 1):
-                chunks, stream = await run(adapter)
-                shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
-                assert shown == ("", "one", "onetwo")[sum(size >= end for end in ends)]
-                assert isinstance(stream.finish, Error)
-                assert stream.finish.failure.code == "TRANSPORT"
-                assert stream.partial == ((TextBlock(shown),) if shown else ())
+        await BENCH.check_cuts(body, b"\r\n\r", terminal=False)
 
     async def test_an_error_event_that_repeats_the_key_has_it_blacked_out(self) -> None:
         key = "AIza-secret-1"
@@ -276,15 +265,7 @@ class TestFailures:
         assert stream.finish.failure.message == "bad key [redacted]"
 
     async def test_degraded_replay_state_is_told_to_the_runtimes_hook(self) -> None:
-        told: list[tuple[MessageId, str]] = []
-        message = create_assistant_message("a", ModelSource("p", "m", ReplayEnvelope(None, [None])))
-        async with (
-            WireServer(event_stream(ANSWER)) as server,
-            LlmRuntime(on_degraded=lambda id, failure: told.append((id, failure.code))) as runtime,
-        ):
-            runtime.register_adapter(["p"], GeminiAdapter(config(server)))
-            await runtime.generate(ask(messages=[create_user_message("hi"), message]))
-        assert told == [(message.id, "INVALID_REPLAY_STATE")]
+        await BENCH.check_degraded()
 
 
 class TestDiscovery:

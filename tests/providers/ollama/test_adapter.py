@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from trio_llm.model.catalogue import DiscoveredModel, ModelContext
-from trio_llm.model.chunks import Error, Stop, TextDelta, TokenUsage
+from trio_llm.model.chunks import Error, Stop, TokenUsage
 from trio_llm.model.content import Attachment, ImageBlock, TextBlock
 from trio_llm.model.failures import LlmError
 from trio_llm.model.identifiers import ReasoningEffortId
@@ -211,15 +211,7 @@ class TestFailures:
             b'{"model":"m","message":{"content":"two"}}\n'
             b'{"model":"m","done":true,"done_reason":"stop"}\n'
         )
-        cuts = [lines(*([body[:size]] if size else []), Cut()) for size in range(len(body))]
-        async with WireServer(cuts) as server, OllamaAdapter(config(server)) as adapter:
-            for size in range(len(body)):
-                chunks, stream = await run(adapter)
-                shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
-                assert shown == ("", "one", "onetwo")[body[:size].count(b"\n")]
-                assert isinstance(stream.finish, Error)
-                assert stream.finish.failure.code == "TRANSPORT"
-                assert stream.partial == ((TextBlock(shown),) if shown else ())
+        await BENCH.check_cuts(body, b"\n")
 
 
 class TestDiscovery:
