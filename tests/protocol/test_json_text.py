@@ -17,6 +17,7 @@ from trio_llm.model.failures import LlmError
 from trio_llm.model.json_value import freeze_json
 from trio_llm.protocol.json_text import (
     SurrogateJoiner,
+    arguments_object,
     compact,
     decode_lenient,
     encode_body,
@@ -135,6 +136,20 @@ def test_compact_loses_nothing(value: Any) -> None:
 )
 def test_outgoing_arguments(raw: str, sent: str) -> None:
     assert outgoing_arguments(raw) == sent
+
+
+@pytest.mark.parametrize(
+    ("raw", "sent"),
+    [("", {}), (" \n", {}), ('{"v":[1]}', {"v": [1]}), ("[1]", {}), ("null", {}), ('"v"', {})],
+)
+def test_arguments_object(raw: str, sent: dict[str, Any]) -> None:
+    assert arguments_object(raw) == sent
+
+
+def test_arguments_that_are_no_json_have_no_object() -> None:
+    with pytest.raises(LlmError) as caught:
+        arguments_object('{"v":')
+    assert caught.value.code == codes.MALFORMED_RESPONSE
 
 
 @requires_cases
