@@ -41,7 +41,7 @@ from .wire_server import WireConnection, WireServer
 
 T = TypeVar("T")
 
-_QUIET: Final = 0.25  # real seconds in which nothing happened: what was to happen at once will not
+_QUIET: Final = 1.0  # real seconds in which nothing happened: what was to happen at once will not
 _PAUSE: Final = 20.0
 _IDLE: Final = 100.0
 _NONSENSE: Final = b"data: {nonsense\n\n"  # as a server-sent event and as a line of JSON alike
