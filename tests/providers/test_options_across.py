@@ -66,7 +66,8 @@ each_wire = pytest.mark.parametrize(
             wire,
             id=wire.name,
             marks=pytest.mark.skipif(
-                wire.package is not None and find_spec(wire.package) is None, reason="not installed"
+                wire.package is not None and find_spec(wire.package) is None,
+                reason=f"the package {wire.package} is not installed",
             ),
         )
         for wire in WIRES
