@@ -127,7 +127,7 @@ def _cancelled(phase: str, way: str, scheme: str) -> frozenset[str]:
     if way == "leave":
         return _ESSENTIAL
     if way == "deadline":
-        return _ESSENTIAL if phase == "flooded" else _ESSENTIAL | _TRIO_PEERS
+        return _ESSENTIAL if phase == "flooded" or scheme == "https" else _ESSENTIAL | _TRIO_PEERS
     if phase == "connecting":
         return _OURS | _PEERS
     if scheme == "https":
@@ -142,8 +142,6 @@ def _cancellations() -> list[Job]:
             if way == "leave" and phase not in ("flowing", "flooded"):
                 continue  # only who has received something can leave the loop over it
             for scheme in ("http", "https"):
-                if scheme == "https" and way in ("deadline", "leave"):
-                    continue  # the same end of a TLS connection as with a cancelled scope
                 params = {"phase": phase, "way": way, "scheme": scheme}
                 jobs.append(
                     Job(
