@@ -139,6 +139,8 @@ class SurrogateJoiner:
 
     def push(self, text: str) -> str:
         """What can be shown of the text so far: a trailing high half waits for its other half."""
+        if not self._held and text.isascii():
+            return text  # nearly all there is
         if self._held and text:
             text = _join_halves(self._held + text[0], "surrogatepass") + text[1:]
             self._held = ""
@@ -146,6 +148,11 @@ class SurrogateJoiner:
             self._held = text[-1]
             return text[:-1]
         return text
+
+    @property
+    def holding(self) -> bool:
+        """Whether a half waits."""
+        return self._held != ""
 
     def flush(self) -> str:
         """The half that is still held, at the end of the block; usually empty."""

@@ -24,7 +24,6 @@ class BlockWriter:
 
     __slots__ = (
         "_arguments",
-        "_holding",
         "_id",
         "_joiner",
         "_name",
@@ -44,7 +43,6 @@ class BlockWriter:
         self.length = 0
         self._parts: list[str] = []
         self._joiner = SurrogateJoiner()
-        self._holding = False
         self._id = CallId("")
         self._name = ""
         self._arguments: str | None = None
@@ -53,12 +51,9 @@ class BlockWriter:
         """More text or thinking, which is not empty; half a character waits for its other half."""
         if self.kind is not kind:
             self._begin(kind, out)
-        if self._holding or not text.isascii():
-            self._holding = "\ud800" <= text[-1] <= "\udbff"
-            text = self._joiner.push(text)
-            if not text:
-                return
-        self._emit(kind, text, out)
+        text = self._joiner.push(text)
+        if text:
+            self._emit(kind, text, out)
 
     def begin_call(self, id: str | None, name: str, out: list[StreamChunk]) -> None:
         """A call begins whose arguments are still to come.
@@ -89,9 +84,8 @@ class BlockWriter:
             else:
                 out.append(BlockEnd(self.count - 1, ToolCallBlock(self._id, self._name, self._arguments)))
             return
-        if self._holding:
-            self._holding = False
-            self._emit(kind, self._joiner.flush(), out)
+        if half := self._joiner.flush():
+            self._emit(kind, half, out)
         text = "".join(self._parts)
         block = TextBlock(text) if kind is TextBlock else ReasoningBlock(text)
         out.append(BlockEnd(self.count - 1, block))

@@ -23,7 +23,7 @@ class StreamedBlock(abc.ABC):
         stopped: the provider closed it. Until ``ended`` its block-end has not been sent.
     """
 
-    __slots__ = ("_holding", "_joiner", "_texts", "block", "ended", "index", "raw", "stopped")
+    __slots__ = ("_joiner", "_texts", "block", "ended", "index", "raw", "stopped")
 
     def __init__(self, raw: dict[str, Any], block: BlockClass | None, index: int) -> None:
         self.raw = raw
@@ -33,7 +33,6 @@ class StreamedBlock(abc.ABC):
         self.ended = False
         self._texts: list[str] = []
         self._joiner = SurrogateJoiner()
-        self._holding = False
 
     @property
     def is_call(self) -> bool:
@@ -62,12 +61,9 @@ class StreamedBlock(abc.ABC):
 
     def _say(self, text: str, out: list[StreamChunk]) -> None:
         """More text, thinking or arguments; half a character waits for the other half."""
-        if self._holding or not text.isascii():
-            self._holding = "\ud800" <= text[-1] <= "\udbff"
-            text = self._joiner.push(text)
-            if not text:
-                return
-        self._emit(text, out)
+        text = self._joiner.push(text)
+        if text:
+            self._emit(text, out)
 
     def _emit(self, text: str, out: list[StreamChunk]) -> None:
         self._texts.append(text)
@@ -79,7 +75,6 @@ class StreamedBlock(abc.ABC):
             out.append(ToolCallDelta(self.index, self.call_id, None, text))
 
     def _flush(self, out: list[StreamChunk]) -> None:
-        self._holding = False
         half = self._joiner.flush()
         if half:
             self._emit(half, out)

@@ -13,12 +13,12 @@ class OpenCall:
         index: of its block.
         id, name: None and empty as long as the server has not told.
         parts: of the arguments, as they were shown.
-        joiner: holds back half a character; ``holding`` says whether it does.
+        joiner: holds back half a character.
         length: of the arguments so far, in characters.
         closed: it came whole, and its block has been ended.
     """
 
-    __slots__ = ("closed", "holding", "id", "index", "joiner", "length", "name", "parts")
+    __slots__ = ("closed", "id", "index", "joiner", "length", "name", "parts")
 
     def __init__(self, index: int, id: CallId | None, name: str) -> None:
         self.index = index
@@ -26,7 +26,6 @@ class OpenCall:
         self.name = name
         self.parts: list[str] = []
         self.joiner = SurrogateJoiner()
-        self.holding = False
         self.length = 0
         self.closed = False
 

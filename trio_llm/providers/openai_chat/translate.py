@@ -65,7 +65,6 @@ class ChatTranslator(ResponseTranslator):
         "_calls",
         "_error",
         "_facts",
-        "_holding",
         "_index",
         "_joiner",
         "_kept",
@@ -85,7 +84,6 @@ class ChatTranslator(ResponseTranslator):
         self._index = -1
         self._parts: list[str] = []
         self._joiner = SurrogateJoiner()
-        self._holding = False
         self._tagged = False
         self._calls = OpenCalls()
         self._word: str | None = None
@@ -142,9 +140,6 @@ class ChatTranslator(ResponseTranslator):
                 if content:
                     if not isinstance(content, str):
                         self._feed_parts(content, out)
-                    elif self._kind is TextBlock and not self._holding and content.isascii():
-                        self._parts.append(content)  # nearly every event there is
-                        out.append(TextDelta(self._index, content))
                     else:
                         self._add_text(content, out)
                 if delta.tool_calls:
@@ -167,7 +162,7 @@ class ChatTranslator(ResponseTranslator):
         """As :meth:`feed` for events that say a text alone each; none is empty or has half of a pair."""
         if self.ending:
             return
-        while texts and (self._kind is not TextBlock or self._holding):
+        while texts and (self._kind is not TextBlock or self._joiner.holding):
             self._add_text(texts[0], out)  # which begins no block where all it says is the end of a tag
             texts = texts[1:]
         self._parts.extend(texts)
@@ -209,12 +204,13 @@ class ChatTranslator(ResponseTranslator):
             self._kind, self._index, self._parts = kind, self._blocks, []
             self._blocks += 1
             out.append(BlockStart(self._index, kind.type))
-        if self._holding or not text.isascii():
-            self._holding = "\ud800" <= text[-1] <= "\udbff"
-            text = self._joiner.push(text)
-            if not text:
-                self.progressed = True
-                return
+        text = self._joiner.push(text)
+        if text:
+            self._say(kind, text, out)
+        else:
+            self.progressed = True
+
+    def _say(self, kind: type[TextBlock] | type[ReasoningBlock], text: str, out: list[StreamChunk]) -> None:
         self._parts.append(text)
         out.append(TextDelta(self._index, text) if kind is TextBlock else ReasoningDelta(self._index, text))
 
@@ -222,13 +218,8 @@ class ChatTranslator(ResponseTranslator):
         kind = self._kind
         if kind is None:
             return
-        if self._holding:
-            self._holding = False
-            half = self._joiner.flush()
-            self._parts.append(half)
-            out.append(
-                TextDelta(self._index, half) if kind is TextBlock else ReasoningDelta(self._index, half)
-            )
+        if half := self._joiner.flush():
+            self._say(kind, half, out)
         self._kind = None
         out.append(BlockEnd(self._index, kind("".join(self._parts))))
 
@@ -306,9 +297,7 @@ class ChatTranslator(ResponseTranslator):
             else:
                 call.name = name
         self._calls.latest = call
-        if call.holding or not arguments.isascii():
-            call.holding = bool(arguments) and "\ud800" <= arguments[-1] <= "\udbff"
-            arguments = call.joiner.push(arguments)
+        arguments = call.joiner.push(arguments)
         call.parts.append(arguments)
         call.length += len(arguments)
         out.append(ToolCallDelta(call.index, call.id, name or None, arguments))

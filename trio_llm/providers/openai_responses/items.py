@@ -78,7 +78,6 @@ class OutputItem(StreamedBlock):
             said = "".join(self._texts[self._starts[key] :])
             if text.startswith(said) and len(text) > len(said):
                 self._joiner.flush()
-                self._holding = False
                 self.show(part, text[len(said) :], out, summary=summary)
         elif key not in self._starts:
             self.show(part, text, out, summary=summary)
