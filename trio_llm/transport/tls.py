@@ -7,6 +7,8 @@ from types import ModuleType
 
 import trio
 
+from ..model import codes
+from ..model.failures import LlmError
 from .wire_error import WireError
 
 
@@ -14,9 +16,14 @@ def default_ssl_context(library: ModuleType) -> ssl.SSLContext:
     """What httpx itself uses: certificates are verified; SSL_CERT_FILE and SSL_CERT_DIR are honoured.
 
     Raises:
-        OSError: a file that the environment names cannot be read.
+        LlmError: INVALID_CONFIG, if a file that the environment names cannot be read.
     """
-    context: ssl.SSLContext = library.create_ssl_context()
+    try:
+        context: ssl.SSLContext = library.create_ssl_context()
+    except OSError as error:
+        raise LlmError(
+            "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read", codes.INVALID_CONFIG
+        ) from error
     return context
 
 

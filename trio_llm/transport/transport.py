@@ -204,13 +204,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
 
     def _context(self) -> ssl.SSLContext:
         if self._ssl_context is None:
-            try:
-                self._ssl_context = default_ssl_context(self.library)
-            except OSError as error:
-                raise LlmError(
-                    "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read",
-                    codes.INVALID_CONFIG,
-                ) from error
+            self._ssl_context = default_ssl_context(self.library)
         return self._ssl_context
 
     async def _through_socks(

@@ -341,13 +341,7 @@ class WebSocketClient:
 
     def _context(self) -> ssl.SSLContext:
         if self._ssl_context is None:
-            try:
-                self._ssl_context = default_ssl_context(httpx)
-            except OSError as error:
-                raise LlmError(
-                    "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read",
-                    codes.INVALID_CONFIG,
-                ) from error
+            self._ssl_context = default_ssl_context(httpx)
         return self._ssl_context
 
 
