@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 START_SECONDS = 30.0
 
@@ -36,6 +38,19 @@ def serving(command: Callable[[int], Sequence[str]], log: Path, cwd: Path) -> It
             yield f"http://127.0.0.1:{port}", process.pid
         finally:
             process.kill()
+
+
+@contextmanager
+def aimock(folder: Path, node: str, cli: Path, fixtures: Sequence[Any], *flags: str) -> Iterator[str]:
+    """Run aimock with these fixtures, strictly; gives its base URL."""
+    file = folder / "fixtures.json"
+    file.write_text(json.dumps({"fixtures": fixtures}))
+
+    def command(port: int) -> list[str]:
+        return [node, str(cli), "--port", str(port), "--fixtures", str(file), "--strict", *flags]
+
+    with serving(command, folder / "log", folder) as (base_url, _):
+        yield base_url
 
 
 def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -16,7 +16,7 @@ from trio_llm.model.content import ReasoningBlock, text_of
 from trio_llm.model.failures import LlmError
 from trio_llm.runtime.runtime import LlmRuntime
 
-from .servers import serving
+from .servers import aimock
 from .talk import (
     CLAUDE,
     WEATHER,
@@ -105,13 +105,7 @@ def abiding(what: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("aimock")
-    fixtures = folder / "fixtures.json"
-    fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
-
-    def command(port: int) -> list[str]:
-        return [NODE, str(CLI), "--port", str(port), "--fixtures", str(fixtures), "--strict", "-l", "1"]
-
-    with serving(command, folder / "log", folder) as (base_url, _):
+    with aimock(folder, NODE, CLI, FIXTURES, "-l", "1") as base_url:
         yield base_url
 
 

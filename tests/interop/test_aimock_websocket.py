@@ -17,7 +17,7 @@ from trio_llm.model.messages import create_user_message
 from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.stream import ChunkStream
 
-from .servers import serving
+from .servers import aimock
 from .talk import WEATHER, Endpoint, Talk, check_calls, check_text, responses_websocket
 from .test_aimock import CALLS, CLI, NODE
 
@@ -52,15 +52,9 @@ WEBSOCKET = Endpoint("websocket", responses_websocket, "/v1", "gpt-5")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("aimock")
-    fixtures = folder / "fixtures.json"
-    fixtures.write_text(json.dumps({"fixtures": FIXTURES}))
-
-    def command(port: int) -> list[str]:
-        return [NODE, str(CLI), "--port", str(port), "--fixtures", str(fixtures), "--strict"]
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIMOCK_API_KEYS", KEY)
-        with serving(command, folder / "log", folder) as (base_url, _):
+        with aimock(folder, NODE, CLI, FIXTURES) as base_url:
             yield base_url
 
 

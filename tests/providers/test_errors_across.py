@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import attrs
@@ -15,25 +14,11 @@ from trio_llm.runtime.runtime import LlmRuntime
 from trio_llm.streaming.settlement import Settlement
 from trio_llm.testing.wire_script import Response, event_stream, json_response
 
+from .across.table import WIRES, row
 from .across.wires import Wire
-from .test_history_across import WIRES
 
 ID = ("x-request-id", "r-1")
-each_wire = pytest.mark.parametrize(
-    "wire",
-    [
-        pytest.param(
-            wire,
-            id=wire.name,
-            marks=pytest.mark.skipif(
-                wire.package is not None and find_spec(wire.package) is None,
-                reason=f"the package {wire.package} is not installed",
-            ),
-        )
-        for wire in WIRES
-        if wire.name != "websocket"
-    ],
-)
+each_wire = pytest.mark.parametrize("wire", [row(wire) for wire in WIRES if wire.name != "websocket"])
 
 
 def answers(http: int, message: str = "no", headers: Any = (), **error: Any) -> Response:

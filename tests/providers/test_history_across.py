@@ -1,6 +1,6 @@
 """Conversations that begin on one wire, go on at another and come back: every ordered pair of adapters.
 
-A wire joins the table with a line in ``WIRES``.
+A wire joins the table in ``across/table.py``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import attrs
@@ -35,35 +34,10 @@ from trio_llm.model.messages import (
 from trio_llm.model.requests import GenerateOptions
 from trio_llm.runtime.runtime import LlmRuntime
 
-from .across.chat import CHAT_WIRES
-from .across.gemini import GEMINI_WIRE
-from .across.library import LIBRARY_WIRE
-from .across.messages import MESSAGES_WIRE
-from .across.ollama import OLLAMA_WIRE
-from .across.responses import RESPONSES_WIRE
-from .across.websocket import WEBSOCKET_WIRE
+from .across.table import WIRES, row
 from .across.wires import Said, Wire
 
-WIRES: tuple[Wire, ...] = (
-    *CHAT_WIRES,
-    MESSAGES_WIRE,
-    GEMINI_WIRE,
-    OLLAMA_WIRE,
-    RESPONSES_WIRE,
-    WEBSOCKET_WIRE,
-    LIBRARY_WIRE,
-)
-
-
-def pair(one: Wire, other: Wire) -> Any:
-    missing = {wire.package for wire in (one, other) if wire.package and find_spec(wire.package) is None}
-    skip = pytest.mark.skipif(
-        bool(missing), reason=f"the package {min(missing, default='')} is not installed"
-    )
-    return pytest.param(one, other, id=f"{one.name}-{other.name}", marks=skip)
-
-
-PAIRS = [pair(one, other) for one in WIRES for other in WIRES]
+PAIRS = [row(one, other) for one in WIRES for other in WIRES]
 
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

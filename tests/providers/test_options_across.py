@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import attrs
@@ -25,8 +24,8 @@ from trio_llm.providers.openai_responses.serialize import OPTIONS as RESPONSES_O
 from trio_llm.providers.pydantic_ai.serialize import PROVIDER_OPTIONS as LIBRARY_OPTIONS
 from trio_llm.runtime.runtime import LlmRuntime
 
+from .across.table import WIRES, row
 from .across.wires import Wire
-from .test_history_across import WIRES
 
 TOOLS = [ToolSchema(name, "Looks.", {"type": "object", "properties": {}}) for name in ("look", "list")]
 # Each in two values that every request must tell apart.
@@ -59,20 +58,7 @@ VALUES: dict[str, Any] = {
 }
 MOVED = {("system_cache_control", "$.system"): "$.system[0].text"}
 REFUSALS = {"UNSUPPORTED_OPTION", "UNSUPPORTED_REASONING_EFFORT"}
-each_wire = pytest.mark.parametrize(
-    "wire",
-    [
-        pytest.param(
-            wire,
-            id=wire.name,
-            marks=pytest.mark.skipif(
-                wire.package is not None and find_spec(wire.package) is None,
-                reason=f"the package {wire.package} is not installed",
-            ),
-        )
-        for wire in WIRES
-    ],
-)
+each_wire = pytest.mark.parametrize("wire", [row(wire) for wire in WIRES])
 
 
 async def body_for(wire: Wire, **fields: Any) -> dict[str, Any] | str:
